@@ -1,0 +1,1 @@
+"""Dataset code: reading, checking, splitting and tokenising."""

@@ -1,0 +1,1 @@
+"""MLflow: adapter versions, their manifests, and the release log."""

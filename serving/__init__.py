@@ -1,0 +1,1 @@
+"""Engines: starting them, loading adapters into them, proving what they serve."""

@@ -1,0 +1,54 @@
+"""The `serving` section of a preset."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The values that vLLM 0.32 takes for `--max-lora-rank`."""
+
+
+class ServingConfig(BaseModel, frozen=True, extra="forbid"):
+    """The engine that serves the versions, and how strictly a version is proven on it.
+
+    `base: parity` serves the base with its linear weights dequantised from NF4, exactly what training
+    saw; `original` serves it as published. `parity_tolerance` is in nats; when it is not given it is
+    0.02 on the parity base and 0.5 on the original. `command` replaces the program that starts the
+    engine (`python -m vllm.entrypoints.openai.api_server`), so that it may live in another
+    environment or container; Turnout appends the flags.
+    """
+
+    base: Literal["parity", "original"] = "parity"
+    mode: Literal["hot", "restart"] = "hot"
+    parity_tolerance: float | None = Field(None, gt=0)
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=1, le=65535)
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    max_lora_rank: int | None = Field(None, ge=1)
+    max_loras: int = Field(2, ge=2)
+    max_cpu_loras: int = Field(4, ge=2)
+    max_model_len: int = Field(2048, ge=64)
+    max_num_seqs: int | None = Field(None, ge=1)
+    kv_cache_gb: float = Field(1.0, gt=0)
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
+    tensor_parallel: int = Field(1, ge=1)
+    command: tuple[str, ...] = ()
+    extra_args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    ready_timeout_s: float = Field(600, gt=0)
+
+    @model_validator(mode="after")
+    def limits_agree(self) -> Self:
+        if self.max_lora_rank is not None and self.max_lora_rank not in VLLM_LORA_RANKS:
+            raise ValueError(
+                f"serving.max_lora_rank={self.max_lora_rank} is not a rank that vLLM takes: one of {VLLM_LORA_RANKS}"
+            )
+        if self.max_cpu_loras < self.max_loras:
+            raise ValueError(
+                f"serving.max_cpu_loras={self.max_cpu_loras} is below serving.max_loras={self.max_loras}: raise it"
+            )
+        return self
+
+    @property
+    def tolerance(self) -> float:
+        return self.parity_tolerance or (0.02 if self.base == "parity" else 0.5)

@@ -1,0 +1,54 @@
+"""The `train`, `score` and `gate` sections of a preset."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+
+class TrainConfig(BaseModel, frozen=True, extra="forbid"):
+    """NF4 QLoRA. `batch_size` × `gradient_accumulation` rows make one optimiser step."""
+
+    seed: int = 42
+    learning_rate: float = Field(2e-4, gt=0)
+    lr_scheduler: Literal["linear", "cosine", "constant"] = "linear"
+    warmup_steps: int = Field(0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    epochs: float = Field(1.0, gt=0)
+    max_steps: int | None = Field(None, gt=0)
+    batch_size: int = Field(4, ge=1)
+    gradient_accumulation: int = Field(1, ge=1)
+    lora_rank: int = Field(16, ge=1)
+    lora_alpha: float = Field(16, gt=0)
+    lora_dropout: float = Field(0.05, ge=0, lt=1)
+    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    double_quantisation: bool = True
+    packing: bool = False
+    gradient_checkpointing: bool = False
+    evaluate_each_epoch: bool = False
+    checkpoint_every_steps: int = Field(20, ge=1)
+    memory_budget_gb: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def targets_are_named(self) -> Self:
+        if not self.target_modules:
+            raise ValueError('train.target_modules is empty: name at least one module, or "all-linear"')
+        if "lm_head" in self.target_modules:
+            raise ValueError("train.target_modules names lm_head, which the serving engine cannot adapt: leave it out")
+        return self
+
+
+class ScoreConfig(BaseModel, frozen=True, extra="forbid"):
+    """How candidates are scored: at most `max_rows` validation rows, picked by content hash."""
+
+    max_rows: int = Field(256, ge=1)
+    batch_size: int = Field(8, ge=1)
+    samples: int = Field(5, ge=0)
+    sample_tokens: int = Field(48, ge=1)
+
+
+class GateConfig(BaseModel, frozen=True, extra="forbid"):
+    """What a candidate must show before it gets traffic; margins are in nats a token."""
+
+    better_than_base_by: float = Field(0.0, ge=0)
+    worse_than_champion_by: float = Field(0.02, ge=0)

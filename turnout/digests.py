@@ -1,0 +1,26 @@
+"""sha256 digests of files, folders and JSON values."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def canonical_json(value: Any) -> str:
+    """The one text of a JSON value: sorted keys, no spaces, UTF-8 kept as it is."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def json_sha256(value: Any) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def file_sha256(path: Path | str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_sha256(files: Iterable[Path]) -> str:
+    """sha256 over the sorted (name, sha256) pairs of `files`; their folders do not count."""
+    return json_sha256(sorted((file.name, file_sha256(file)) for file in files))

@@ -1,0 +1,76 @@
+"""Where state lives: the home of one project (`TURNOUT_HOME`) and the user's cache (`TURNOUT_CACHE`)."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+@dataclass(frozen=True)
+class Home:
+    """One project's state. Removing the folder forgets everything but the cached bases.
+
+    datasets/<key>/       prepared rows                runs/<key>/        one training run
+    stages/<stage>/       results of cached stages     adapters/<sha256>/ read-only copies that engines read
+    proofs/               what engines proved          engines/           records of started engines
+    logs/                 output of children           mlflow.db, mlruns/ the embedded registry
+    """
+
+    root: Path
+
+    @property
+    def datasets(self) -> Path:
+        return self.root / "datasets"
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "runs"
+
+    @property
+    def stages(self) -> Path:
+        return self.root / "stages"
+
+    @property
+    def adapters(self) -> Path:
+        return self.root / "adapters"
+
+    @property
+    def proofs(self) -> Path:
+        return self.root / "proofs"
+
+    @property
+    def engines(self) -> Path:
+        return self.root / "engines"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def routes(self) -> Path:
+        return self.root / "routes.json"
+
+    @property
+    def mlflow_database(self) -> Path:
+        return self.root / "mlflow.db"
+
+    @property
+    def mlflow_artifacts(self) -> Path:
+        return self.root / "mlruns"
+
+    def lock(self, name: str) -> Path:
+        return self.root / "locks" / f"{name}.lock"
+
+
+def home() -> Home:
+    return Home(Path(os.environ.get("TURNOUT_HOME") or ".turnout").absolute())
+
+
+def cache() -> Path:
+    """The folder of bases, shared by every home of this user."""
+    return Path(os.environ.get("TURNOUT_CACHE") or platformdirs.user_cache_dir("turnout")).absolute()

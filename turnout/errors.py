@@ -1,20 +1,20 @@
 """The exceptions that Turnout raises on purpose; anything else is a bug.
 
-    TurnoutError                       exit 1
-    ├── BadInput(ValueError)           exit 2
-    │   ├── DataError
-    │   └── PresetError
-    ├── NotFound(LookupError)          exit 2
-    ├── Refused                        exit 3
-    ├── RegistryUnavailable(ConnectionError)
-    ├── RegistryConflict
-    ├── ResourceShort(OSError)
-    ├── TrainingFailed(RuntimeError)
-    ├── ScoringFailed(RuntimeError)
-    └── EngineError(RuntimeError)
-        ├── EngineNotReady(TimeoutError)
-        ├── LoadRefused
-        └── ProofFailed
+TurnoutError                       exit 1
+├── BadInput(ValueError)           exit 2
+│   ├── DataError
+│   └── PresetError
+├── NotFound(LookupError)          exit 2
+├── Refused                        exit 3
+├── RegistryUnavailable(ConnectionError)
+├── RegistryConflict
+├── ResourceShort(OSError)
+├── TrainingFailed(RuntimeError)
+├── ScoringFailed(RuntimeError)
+└── EngineError(RuntimeError)
+    ├── EngineNotReady(TimeoutError)
+    ├── LoadRefused
+    └── ProofFailed
 """
 
 

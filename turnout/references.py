@@ -127,7 +127,7 @@ class Scores:
 
 def to_json(reference: Any) -> dict[str, Any]:
     """A reference as plain JSON values; `from_json` is its inverse."""
-    return TypeAdapter(type(reference)).dump_python(reference, mode="json")  # type: ignore[no-any-return]
+    return TypeAdapter(type(reference)).dump_python(reference, mode="json")
 
 
 def from_json(kind: type[T], value: Any) -> T:

@@ -1,0 +1,1 @@
+"""Presets that ship with Turnout, one YAML file each; `loading` reads these and users' own."""

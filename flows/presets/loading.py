@@ -1,0 +1,141 @@
+"""Reads a preset by name or file, applies `--set` values, and says where a wrong value stands."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from flows.config import PipelineConfig
+from turnout.errors import PresetError
+
+Lines = dict[tuple[str, ...], int]
+
+
+def preset_names() -> list[str]:
+    """The names of the presets that ship with Turnout."""
+    folder = resources.files("flows.presets")
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_preset(source: str, overrides: Iterable[str] = ()) -> PipelineConfig:
+    """The settings of a preset's name or a YAML file's path, with `a.b=c` overrides applied in order.
+
+    Raises:
+        PresetError: no such preset, unreadable YAML, an unknown key or a value out of bounds.
+    """
+    label, text = _read(source)
+    values, lines = _parse(label, text)
+    for override in overrides:
+        lines.pop(_apply(values, override), None)
+    return check(values, label, lines)
+
+
+def check(values: Mapping[str, Any], label: str, lines: Lines | None = None) -> PipelineConfig:
+    """`values` as settings; `label` and `lines` say in errors where they came from."""
+    try:
+        return PipelineConfig.model_validate(values)
+    except ValidationError as error:
+        # A union reports one problem for each of its members; the first says enough.
+        problems = {_key(problem): problem for problem in reversed(error.errors())}
+        text = "; ".join(_describe(key, lines or {}, problem) for key, problem in problems.items())
+        raise PresetError(f"{label}: {text}", "Correct the preset, or the value given with --set.") from None
+
+
+def _read(source: str) -> tuple[str, str]:
+    if source in preset_names():
+        return f"preset {source}", (resources.files("flows.presets") / f"{source}.yaml").read_text("utf-8")
+    path = Path(source)
+    if path.is_dir():
+        raise PresetError(f"{path} is a folder, not a preset file", "Name a YAML file or a preset.")
+    try:
+        return str(path), path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PresetError(
+            f"{path} is not UTF-8: byte {error.start} is not part of a character", "Save it as UTF-8."
+        ) from None
+    except OSError as error:
+        near = difflib.get_close_matches(source, preset_names(), 1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise PresetError(
+            f"There is no preset or readable file {source!r} ({error.strerror})",
+            f"{hint}Presets: {', '.join(preset_names())}.",
+        ) from None
+
+
+def _parse(label: str, text: str) -> tuple[dict[str, Any], Lines]:
+    try:
+        node, values = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{label}, line {mark.line + 1}" if mark else label
+        raise PresetError(
+            f"{where}: not YAML: {getattr(error, 'problem', None) or error}", "Correct the file."
+        ) from None
+    if not isinstance(values, dict):
+        raise PresetError(f"{label} holds no settings", "Start with `name:`; the presets that ship are examples.")
+    return values, dict(_key_lines(node, ()))
+
+
+def _key_lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            yield inner, key.start_mark.line + 1
+            yield from _key_lines(value, inner)
+
+
+def _apply(values: dict[str, Any], override: str) -> tuple[str, ...]:
+    """Set one value in place; returns its key."""
+    key, found, text = override.partition("=")
+    if not found or not key.strip():
+        raise PresetError(f"--set {override!r} is not of the form a.b=c", "For example: --set train.epochs=3")
+    *sections, last = key.strip().split(".")
+    target = values
+    for section in sections:
+        inner = target.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise PresetError(f"--set {override!r}: {section} is a value, not a section", "Set it without the dot.")
+        target = inner
+    try:
+        target[last] = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        target[last] = text
+    return (*sections, last)
+
+
+def _key(problem: Any) -> tuple[str, ...]:
+    """The preset's key that a problem is about: pydantic appends the union member or the list index it tried."""
+    path = tuple(str(part) for part in problem["loc"])
+    return path if problem["type"] == "extra_forbidden" else path[:2] if len(path) > 1 and _keys(path[:1]) else path[:1]
+
+
+def _describe(path: tuple[str, ...], lines: Lines, problem: Any) -> str:
+    key = ".".join(path)
+    where = f"line {lines[path]}: " if path in lines else ""
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(path[-1], _keys(path[:-1]), 1, cutoff=0.5) or _elsewhere(path[-1])
+        return f"{where}unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    if problem["type"] == "missing":
+        return f"key {key!r} is missing"
+    if problem["type"] == "value_error":
+        return where + problem["msg"].removeprefix("Value error, ")
+    return f"{where}{key}: {problem['msg']} (got {problem['input']!r})"
+
+
+def _keys(path: tuple[str, ...]) -> list[str]:
+    model: type[BaseModel] = PipelineConfig
+    for part in path:
+        field = model.model_fields.get(part)
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return []
+        model = field.annotation
+    return list(model.model_fields)
+
+
+def _elsewhere(key: str) -> list[str]:
+    """Where a key that stands in the wrong section belongs."""
+    return [f"{section}.{key}" for section in PipelineConfig.model_fields if key in _keys((section,))]

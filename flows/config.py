@@ -1,15 +1,13 @@
 """The preset: every setting of one pipeline, checked when it is loaded."""
 
-import re
 from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from data.config import DataConfig
+from registry.names import check_name
 from serving.config import VLLM_LORA_RANKS, ServingConfig
 from tasks.config import GateConfig, ScoreConfig, TrainConfig
-
-NAME = re.compile(r"[a-z0-9-]{1,63}")
 
 
 class PipelineConfig(BaseModel, frozen=True, extra="forbid"):
@@ -27,11 +25,7 @@ class PipelineConfig(BaseModel, frozen=True, extra="forbid"):
     @field_validator("name")
     @classmethod
     def name_is_an_adapter_name(cls, name: str) -> str:
-        if not NAME.fullmatch(name):
-            raise ValueError(f"name={name!r} must be 1 to 63 of a-z, 0-9 and '-': clients ask for the adapter by it")
-        if re.search(r"-v\d+$", name):
-            raise ValueError(f"name={name!r} must not end in -v<digits>: that form names one version of an adapter")
-        return name
+        return check_name(name)
 
     @model_validator(mode="after")
     def name_is_not_the_base(self) -> Self:

@@ -1,0 +1,40 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check lock clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+PYTEST := $(BIN)/python -m pytest
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(INSTALLED) ## Make .venv and install everything
+
+$(INSTALLED): requirements/cpu.txt requirements/gpu.txt requirements/install.sh pyproject.toml
+	@echo "Installing into .venv (a few GB; under a minute from a warm package cache)"
+	@bash requirements/install.sh $(PYTHON)
+	@touch $@
+
+demo: setup ## Train, prove and serve an adapter on this machine, then ask it something
+	$(BIN)/turnout run
+	$(BIN)/turnout ask incidents "Analyse this error log: kubelet: Pod payments-7c9d OOMKilled, exit code 137"
+
+test: setup ## Every test but the slow ones, with real training and a real vLLM engine
+	$(PYTEST) -m "not slow and not gpu and not browser"
+
+test-slow: setup ## Soaks and kills, up to 45 minutes
+	$(PYTEST) -m "slow and not gpu"
+
+check: setup ## Format, lint, types and the quick tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PYTEST) -m "not e2e and not slow and not gpu and not browser"
+
+lock: setup ## Compile requirements/*.in again
+	bash requirements/compile.sh
+
+clean: ## Stop this project's engine and forget its state (not the cached bases)
+	-$(BIN)/turnout down
+	rm -rf .turnout

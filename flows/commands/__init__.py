@@ -1,0 +1,1 @@
+"""The commands of `turnout`, a module for each group."""

@@ -1,0 +1,86 @@
+"""`turnout run`: the whole pipeline."""
+
+from typing import Annotated, Any
+
+import typer
+
+from flows.commands.options import Debug, Json
+from flows.output import TerminalWatcher, answer, err, out
+from flows.presets.loading import load_preset
+from flows.server import prefect_api
+from turnout.paths import home
+
+EXAMPLES = """
+Examples:
+
+  turnout run                                   the bundled base and sample data, on this machine
+
+  turnout run -c my.yaml --no-promote           train, prove and register; leave traffic where it is
+
+  turnout run --set data.path=rows.jsonl --set name=support --set train.epochs=3
+"""
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLES)(run)
+
+
+def run(
+    config: Annotated[str, typer.Option("-c", "--config", help="A preset's name, or a YAML file.")] = "tiny-cpu",
+    values: Annotated[list[str] | None, typer.Option("--set", help="Set one value, as in train.epochs=3.")] = None,
+    no_promote: Annotated[bool, typer.Option("--no-promote", help="Stop before traffic is switched.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Train, score, register, deploy, judge and release one adapter version.
+
+    The same command again goes on at the first stage that is not done. Exit code 3: the gate refused the version,
+    which stays registered.
+    """
+    settings = load_preset(config, values or [])
+    from tasks.preflight import preflight
+
+    preflight(home=home(), base=settings.base, data=settings.data, train=settings.train, serving=settings.serving)
+    watcher = TerminalWatcher()
+    try:
+        result = _run_flow(watcher, config, values or [], not no_promote, settings.base, debug)
+    finally:
+        watcher.close()
+    answer(result, json, show)
+    return 3 if not result["gate"]["passed"] else 0
+
+
+def _run_flow(
+    watcher: TerminalWatcher, config: str, values: list[str], promote: bool, base: str, debug: bool
+) -> dict[str, Any]:
+    from tasks.bases import resolve_base
+
+    from tasks.progress import timed, watched
+
+    with prefect_api(home(), verbose=debug) as server:
+        # The bundled base is made, once, while Prefect comes up; a stage of the flow finds it there.
+        with watched(watcher), timed("base"):
+            resolve_base(base)
+        if server is not None:
+            server.wait_until_ready()
+        from flows.pipeline import pipeline
+
+        with watched(watcher):
+            return pipeline(config, values, promote)
+
+
+def show(result: dict[str, Any]) -> None:
+    """The outcome for people."""
+    from rich.table import Table
+
+    table = Table(title=f"{result['name']}-v{result['version']}", show_header=False, title_justify="left")
+    table.add_row("eval loss", f"base {result['base_eval_loss']:.4f} → {result['eval_loss']:.4f}")
+    if result["served_eval_loss"] is not None:
+        table.add_row("served", f"{result['served_eval_loss']:.4f} on {result['served_base']}")
+    for rule in result["gate"]["rules"]:
+        table.add_row("[green]passed[/]" if rule["passed"] else "[red]refused[/]", rule["text"].replace("[", "\\["))
+    outcome = "serves traffic" if result["promoted"] else "registered, not promoted"
+    table.add_row("outcome", outcome)
+    out.print(table)
+    if result["promoted"]:
+        err.print(f'Ask it: turnout ask {result["name"]} "…"    Engine: {result["engine"]}    Stop it: turnout down')

@@ -1,0 +1,54 @@
+"""The gate: what a candidate must show before it gets traffic."""
+
+from dataclasses import dataclass
+
+from tasks.config import GateConfig
+from turnout.references import Scores
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule's outcome. `figure` and `limit` are in nats a token; None where the rule has no figure."""
+
+    name: str
+    passed: bool
+    figure: float | None
+    limit: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    passed: bool
+    rules: tuple[Rule, ...]
+
+    @property
+    def reason(self) -> str:
+        """The failed rules in words; empty when all passed."""
+        return "; ".join(rule.text for rule in self.rules if not rule.passed)
+
+
+def judge(config: GateConfig, scores: Scores, *, proof: Rule, rolled_back: bool) -> Verdict:
+    """Weigh a candidate's losses, its proof on the engine and its past."""
+    rules = [_better_than_base(config, scores), _not_worse_than_champion(config, scores), proof]
+    if rolled_back:
+        text = "this version was rolled back; only a person may promote it again, with `turnout promote`"
+        rules.append(Rule("not_rolled_back", False, None, None, text))
+    return Verdict(all(rule.passed for rule in rules), tuple(rules))
+
+
+def _better_than_base(config: GateConfig, scores: Scores) -> Rule:
+    gain, least = scores.base.nats - scores.candidate.nats, config.better_than_base_by
+    text = f"eval loss {scores.candidate.nats:.4f} against the base's {scores.base.nats:.4f}"
+    if least:
+        text += f", at least {least:.4f} lower wanted"
+    return Rule("better_than_base", gain > least, round(gain, 6), least, text)
+
+
+def _not_worse_than_champion(config: GateConfig, scores: Scores) -> Rule:
+    limit = config.worse_than_champion_by
+    if scores.champion is None:
+        return Rule("not_worse_than_champion", True, None, limit, "there is no other champion")
+    loss = scores.candidate.nats - scores.champion.nats
+    text = f"eval loss {scores.candidate.nats:.4f} against the champion's {scores.champion.nats:.4f}"
+    return Rule("not_worse_than_champion", loss <= limit, round(loss, 6), limit, f"{text}, at most {limit:.4f} higher")

@@ -3,10 +3,12 @@
 from typing import Any
 
 from prefect import flow
+from tasks.bases import resolve_base
 
 from flows.presets.loading import load_preset
 from tasks import stages
 from tasks.progress import watched
+from tasks.steps import find_champion
 
 
 @flow(name="pipeline")
@@ -20,12 +22,13 @@ def pipeline(preset: str = "tiny-cpu", overrides: list[str] | None = None, promo
     """
     config = load_preset(preset, overrides or [])
     with watched() as run:
-        base = stages.resolve(config)
-        dataset = stages.prepare(config, base)
-        adapter = stages.train(config, dataset, base)
-        scores = stages.score(config, dataset, adapter, base)
-        version = stages.register(config, dataset, adapter, scores, base)
-        served = stages.deploy(config, version, dataset, scores, base)
-        verdict = stages.gate(config, version, scores, served)
-        release = stages.release(config, version, served, verdict, promote)
-        return stages.report(config, version, scores, served, verdict, release, run.stages)
+        base = resolve_base(config.base)
+        dataset = stages.prepare(config.data, base)
+        adapter = stages.train(config.name, config.train, dataset, base)
+        champion = find_champion(config.name, other_than=adapter.adapter_sha256)
+        scores = stages.score(config.score, dataset, adapter, base, champion)
+        version = stages.register(config.name, config.label, config.train, dataset, adapter, scores, base)
+        served = stages.deploy(config.serving, config.score.max_rows, version, dataset, scores, base)
+        verdict = stages.gate(config.gate, version, scores, served, champion)
+        switch = stages.release(version, served, verdict, champion, promote)
+        return stages.publish(version, scores, served, verdict, switch, champion, run.stages)

@@ -38,17 +38,17 @@ def judge(config: GateConfig, scores: Scores, *, proof: Rule, rolled_back: bool)
 
 
 def _better_than_base(config: GateConfig, scores: Scores) -> Rule:
-    gain, least = scores.base.nats - scores.candidate.nats, config.better_than_base_by
+    gain, least = round(scores.base.nats - scores.candidate.nats, 6), config.better_than_base_by
     text = f"eval loss {scores.candidate.nats:.4f} against the base's {scores.base.nats:.4f}"
     if least:
         text += f", at least {least:.4f} lower wanted"
-    return Rule("better_than_base", gain > least, round(gain, 6), least, text)
+    return Rule("better_than_base", gain > least, gain, least, text)
 
 
 def _not_worse_than_champion(config: GateConfig, scores: Scores) -> Rule:
     limit = config.worse_than_champion_by
     if scores.champion is None:
         return Rule("not_worse_than_champion", True, None, limit, "there is no other champion")
-    loss = scores.candidate.nats - scores.champion.nats
+    loss = round(scores.candidate.nats - scores.champion.nats, 6)
     text = f"eval loss {scores.candidate.nats:.4f} against the champion's {scores.champion.nats:.4f}"
-    return Rule("not_worse_than_champion", loss <= limit, round(loss, 6), limit, f"{text}, at most {limit:.4f} higher")
+    return Rule("not_worse_than_champion", loss <= limit, loss, limit, f"{text}, at most {limit:.4f} higher")

@@ -1,0 +1,49 @@
+"""Everything that can be refused before a server, an engine or a training is started, in seconds."""
+
+import shutil
+from pathlib import Path
+
+from serving.engines import check_place
+
+from data.check import check_source
+from data.config import DataConfig
+from registry.reach import reachable
+from serving.config import ServingConfig
+from tasks.bases import quick_check_base
+from tasks.config import TrainConfig
+from turnout.errors import ResourceShort
+from turnout.paths import Home, cache
+
+HOME_BYTES = 500_000_000
+"""Room for checkpoints, the adapter, its registered and its served copy, and logs; large ranks want more."""
+CACHE_BYTES = 1_200_000_000
+"""Room for the bundled base and its parity copy, while they are made."""
+
+
+def preflight(*, home: Home, base: str, data: DataConfig, train: TrainConfig, serving: ServingConfig) -> None:
+    """Check the rows, the base, the registry, the disk, and that an engine can be had for the adapter.
+
+    Raises:
+        BadInput: the data, or the base's name.
+        RegistryUnavailable: MLflow does not answer.
+        ResourceShort: the disk is nearly full, or the engine's port is taken.
+        EngineError: the running engine does not suit, and `serving.mode` forbids to start another.
+    """
+    check_source(data)
+    quick_check_base(base)
+    require_disk(home.root, HOME_BYTES, "TURNOUT_HOME")
+    if base == "bundled" and not (cache() / "parity").exists():
+        require_disk(cache(), CACHE_BYTES, "TURNOUT_CACHE")
+    reachable(home)
+    check_place(home, serving, train.lora_rank)
+
+
+def require_disk(folder: Path, least: int, variable: str) -> None:
+    """Raises ResourceShort when the disk that holds `folder` has fewer than `least` bytes free."""
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = shutil.disk_usage(place).free
+    if free < least:
+        raise ResourceShort(
+            f"{place} has {free / 1e6:,.0f} MB free, and a run needs {least / 1e6:,.0f} MB",
+            f"Free some space, or set {variable} to a folder on another disk.",
+        )

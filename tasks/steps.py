@@ -1,0 +1,162 @@
+"""The first four stages as plain functions: prepare, train, score, register."""
+
+from pathlib import Path
+from typing import Any
+
+from data.config import DataConfig
+from data.prepare import prepare as prepare_rows
+from data.source import resolve as resolve_source
+from registry.adapters import fetch
+from registry.manifest import build_manifest
+from registry.releases import fold, read_log
+from registry.runs import finish_run, link_dataset, log_metrics, log_params, open_run
+from registry.store import connect
+from registry.versions import Version, find_by_sha256, get_version, set_candidate
+from registry.versions import register as register_adapter
+from tasks import progress
+from tasks.cache import cached
+from tasks.config import ScoreConfig, TrainConfig
+from tasks.forwarding import MetricForwarder
+from tasks.scoring import Champion
+from tasks.scoring import score as score_adapter
+from tasks.training import train as train_adapter
+from turnout.digests import file_sha256, json_sha256
+from turnout.paths import home
+from turnout.references import Adapter, Base, Dataset, Scores
+
+# Settings that change how a result is reached, or what is seen meanwhile, but not the result.
+NOT_IN_THE_RESULT = {"memory_budget_gb", "checkpoint_every_steps", "evaluate_each_epoch"}
+
+
+def prepare(config: DataConfig, base: Base) -> Dataset:
+    """The rows of `config`, tokenised for `base`; kept under the file's digest, not its name."""
+    here = home()
+    inputs = {
+        "source": file_sha256(resolve_source(config)),
+        "data": config.model_dump(mode="json", exclude={"path", "split"}),
+        "tokenizer": base.tokenizer_sha256,
+        "template": base.template_sha256,
+    }
+
+    def is_intact(dataset: Dataset) -> bool:
+        return dataset.train_file.is_file() and dataset.validation_file.is_file()
+
+    return cached(
+        here, "prepare", inputs, Dataset, lambda key: prepare_rows(config, base, here.datasets / key), is_intact
+    )
+
+
+def train_inputs(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> dict[str, Any]:
+    """What a training's result depends on."""
+    return {
+        "name": name,
+        "rows": Path(dataset.path).name,
+        "train": config.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
+        "base": base.sha256,
+    }
+
+
+def train(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> Adapter:
+    """The trained adapter; a killed training of the same inputs goes on at its last checkpoint."""
+    here, inputs = home(), train_inputs(name, config, dataset, base)
+
+    def make(key: str) -> Adapter:
+        client = connect(here)
+        run_id = open_run(client, name, key, {"turnout.stage": "train"}, home=here)
+        log_params(
+            client, run_id, {"train": config.model_dump(mode="json"), "base": base.id, "dataset": dataset.source}
+        )
+        forwarder = MetricForwarder(client, run_id)
+        try:
+            adapter = train_adapter(
+                dataset,
+                base,
+                config,
+                run_folder=here.runs / key,
+                on_metrics=forwarder,
+                progress=lambda step: progress.update(step.text, step.step, step.total),
+            )
+        except BaseException:
+            finish_run(client, run_id, "FAILED")
+            raise
+        finish_run(client, run_id)
+        return adapter
+
+    return cached(here, "train", inputs, Adapter, make, is_intact)
+
+
+def is_intact(adapter: Adapter) -> bool:
+    """Whether the adapter's files are there and are those that were trained."""
+    weights = Path(adapter.path) / "adapter_model.safetensors"
+    return weights.is_file() and sum(file.stat().st_size for file in Path(adapter.path).iterdir()) == adapter.bytes
+
+
+def find_champion(name: str, *, other_than: str = "") -> Version | None:
+    """The present champion of `name`, unless it has the adapter digest `other_than`."""
+    client = connect(home())
+    number = fold(read_log(client, name)).champion
+    if number is None:
+        return None
+    version = get_version(client, name, number)
+    return None if version.manifest.adapter_sha256 == other_than else version
+
+
+def score(config: ScoreConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None) -> Scores:
+    """Losses of base, candidate and champion on the same validation tokens.
+
+    A champion of another base is left out: its loss in nats a token means something else.
+    """
+    here = home()
+    comparable = champion is not None and champion.manifest.base_sha256 == base.sha256
+    rival = champion.manifest.adapter_sha256 if champion and comparable else None
+    inputs = {
+        "rows": Path(dataset.path).name,
+        "adapter": adapter.adapter_sha256,
+        "champion": rival,
+        "base": base.sha256,
+        "score": config.model_dump(mode="json"),
+    }
+
+    def make(key: str) -> Scores:
+        against = None
+        if champion and rival:
+            against = Champion(str(fetch(connect(here), champion, here)), rival)
+        work = here.stages / "score" / key
+        return score_adapter(
+            dataset, base, adapter, against, config, work_folder=work, progress=lambda text: progress.update(text)
+        )
+
+    return cached(here, "score", inputs, Scores, make, lambda _scores: True)
+
+
+def register(
+    name: str, label: str | None, config: TrainConfig, dataset: Dataset, adapter: Adapter, scores: Scores, base: Base
+) -> Version:
+    """The MLflow model version of `adapter`, with its manifest; `candidate` until it is released or refused."""
+    here = home()
+    client = connect(here)
+    version = find_by_sha256(client, name, adapter.adapter_sha256)
+    if version is not None:
+        progress.current().cached = True
+    else:
+        run_id = open_run(client, name, json_sha256(train_inputs(name, config, dataset, base))[:32], home=here)
+        link_dataset(client, run_id, dataset)
+        log_metrics(client, run_id, adapter.steps, _losses(scores))
+        manifest = build_manifest(dataset, base, adapter, scores, label=label)
+        version = register_adapter(client, name, adapter, manifest, run_id, home=here)
+        finish_run(client, run_id)
+    release = fold(read_log(client, name))
+    if version.number != release.champion and version.number not in release.rolled_back:
+        set_candidate(client, name, version.number)
+    return version
+
+
+def _losses(scores: Scores) -> dict[str, float]:
+    losses = {
+        "base_eval_loss": scores.base.nats,
+        "eval_loss": scores.candidate.nats,
+        "eval_perplexity": scores.candidate.perplexity,
+        "base_eval_loss_original": scores.base_original.nats,
+        "eval_loss_original": scores.candidate_original.nats,
+    }
+    return losses | ({"champion_eval_loss": scores.champion.nats} if scores.champion else {})

@@ -8,6 +8,7 @@ TurnoutError                       exit 1
 ├── Refused                        exit 3
 ├── RegistryUnavailable(ConnectionError)
 ├── RegistryConflict
+├── ArtifactDamaged
 ├── ResourceShort(OSError)
 ├── TrainingFailed(RuntimeError)
 ├── ScoringFailed(RuntimeError)
@@ -69,6 +70,12 @@ class RegistryUnavailable(TurnoutError, ConnectionError):
 
 class RegistryConflict(TurnoutError):
     kind = "registry_conflict"
+
+
+class ArtifactDamaged(TurnoutError):
+    """What the registry holds is not what was registered."""
+
+    kind = "artifact_damaged"
 
 
 class ResourceShort(TurnoutError, OSError):

@@ -1,0 +1,90 @@
+"""Local read-only copies of registered adapters, in folders named by their digest."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.faults import fault_of, translated
+from registry.manifest import ADAPTER_FILES
+from registry.version import Version
+from registry.versions import artifact_folder
+from turnout.digests import files_sha256
+from turnout.errors import ArtifactDamaged
+from turnout.files import exclusive, new_folder
+from turnout.paths import Home
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+@translated()
+def fetch(client: "MlflowClient", version: Version, home: Home) -> Path:
+    """The folder that engines load the version from, `adapters/<adapter_sha256>/`, verified on every call.
+
+    A local copy that does not match is replaced from the registry.
+
+    Raises:
+        ArtifactDamaged: what the registry holds is not what was registered, or is gone.
+        RegistryUnavailable: MLflow did not answer.
+    """
+    sha256 = version.manifest.adapter_sha256
+    folder = home.adapters / sha256
+    with exclusive(home.lock(f"fetch-{sha256}")):
+        if not _matches(folder, sha256):
+            _download(client, version, folder)
+    return folder
+
+
+def _download(client: "MlflowClient", version: Version, folder: Path) -> None:
+    with new_folder(folder) as new:
+        _copy_artifact(client, version, new)
+        sha256 = version.manifest.adapter_sha256
+        if not _matches(new, sha256):
+            raise ArtifactDamaged(
+                f"{version.served_name} in the registry is not what was registered: {_digest(new)} instead of {sha256}",
+                f"restore {version.source} from a backup, or train the version again",
+            )
+        for name in ADAPTER_FILES:
+            (new / name).chmod(0o444)
+        if folder.exists():
+            # Moved away first: an engine that has the damaged files open keeps them until it closes them.
+            old = folder.with_name(f".{folder.name}.damaged")
+            shutil.rmtree(old, ignore_errors=True)
+            folder.chmod(0o755)
+            folder.rename(old)
+            shutil.rmtree(old, ignore_errors=True)
+    folder.chmod(0o555)
+
+
+def _copy_artifact(client: "MlflowClient", version: Version, target: Path) -> None:
+    try:
+        artifact = f"{artifact_folder(version.manifest.adapter_sha256)}/adapter"
+        copied = Path(client.download_artifacts(version.run_id, artifact, str(target)))
+    except Exception as error:
+        fault = fault_of(error)
+        # A file store says FileNotFoundError or OSError for a missing artifact, a server 404 or its own 500.
+        if fault is not None and not _says_missing(error):
+            raise fault from error
+        raise ArtifactDamaged(
+            f"the files of {version.served_name} are gone from the registry: {error}",
+            f"restore {version.source} from a backup, or train the version again",
+        ) from error
+    for name in ADAPTER_FILES:
+        if (copied / name).is_file():
+            (copied / name).rename(target / name)
+    shutil.rmtree(target / "versions")
+
+
+def _says_missing(error: Exception) -> bool:
+    return any(
+        words in str(error) for words in ("No such file", "404", "Not Found", "does not exist", "No such artifact")
+    )
+
+
+def _matches(folder: Path, sha256: str) -> bool:
+    return _digest(folder) == sha256
+
+
+def _digest(folder: Path) -> str:
+    files = [folder / name for name in ADAPTER_FILES]
+    return files_sha256(files) if all(file.is_file() for file in files) else "files missing"

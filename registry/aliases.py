@@ -1,0 +1,84 @@
+"""The aliases champion, previous and candidate in MLflow: a view of the release log, never read as the truth."""
+
+from typing import TYPE_CHECKING, Any
+
+from registry.faults import error_code, translated
+from registry.names import check_name
+from registry.releases import Release, fold, read_log
+from registry.versions import list_versions
+from turnout.errors import TurnoutError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_ROUNDS = 3
+
+
+@translated()
+def read_aliases(client: "MlflowClient", name: str) -> dict[str, int]:
+    """Alias → version number; empty where there is no such adapter."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        aliases = client.get_registered_model(check_name(name)).aliases
+    except MlflowException as error:
+        if error_code(error) != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return {}
+    return {alias: int(number) for alias, number in aliases.items()}
+
+
+@translated()
+def version_rows(client: "MlflowClient", name: str) -> list[dict[str, Any]]:
+    """Every version with its losses and aliases, oldest first, as plain values."""
+    aliases = read_aliases(client, name)
+    return [
+        version.to_row(alias for alias, number in aliases.items() if number == version.number)
+        for version in list_versions(client, name)
+    ]
+
+
+def write_view(client: "MlflowClient", name: str, release: Release) -> list[str]:
+    """Bring the aliases in line with `release`, or with a newer one if the log has moved on.
+
+    The release stands whether or not this works, so failures are returned, not raised. A version that
+    became champion, or was rolled back, stops being the candidate: `turnout promote` must not take it again.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return _write(client, name, release)
+    except (TurnoutError, MlflowException) as error:
+        return [f"the aliases of {name} in MLflow are stale: {error}"]
+
+
+@translated()
+def _write(client: "MlflowClient", name: str, release: Release) -> list[str]:
+    actual = read_aliases(client, name)
+    for _ in range(_ROUNDS):
+        wanted = _wanted(release, actual)
+        _set(client, name, actual, wanted)
+        actual = read_aliases(client, name)
+        newest = fold(read_log(client, name))
+        # MLflow's aliases are last-write-wins: a slower writer of an older release may have come after us.
+        if actual == _wanted(newest, actual):
+            return []
+        release = newest
+    return [f"the aliases of {name} in MLflow are {actual}, the release log says {_wanted(release, actual)}"]
+
+
+def _wanted(release: Release, actual: dict[str, int]) -> dict[str, int]:
+    """What the aliases are to be; those that are none of ours stay."""
+    wanted = {alias: number for alias, number in actual.items() if alias not in ("champion", "previous")}
+    if wanted.get("candidate") in {release.champion, *release.rolled_back}:
+        del wanted["candidate"]
+    routed = {"champion": release.champion, "previous": release.previous}
+    return wanted | {alias: number for alias, number in routed.items() if number is not None}
+
+
+def _set(client: "MlflowClient", name: str, actual: dict[str, int], wanted: dict[str, int]) -> None:
+    for alias in actual.keys() - wanted.keys():
+        client.delete_registered_model_alias(name, alias)
+    for alias, number in wanted.items():
+        if actual.get(alias) != number:
+            client.set_registered_model_alias(name, alias, str(number))

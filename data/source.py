@@ -25,8 +25,13 @@ def resolve(config: DataConfig) -> Path:
     if config.path.startswith("sample:"):
         return _sample(config.path.removeprefix("sample:"))
     path = Path(config.path).expanduser()
-    if path.exists() or path.suffix.lower() in _FILE_SUFFIXES or not _HUB_ID.fullmatch(config.path):
+    if path.exists():
         return path
+    if path.suffix.lower() in _FILE_SUFFIXES or not _HUB_ID.fullmatch(config.path):
+        raise DataError(
+            f"{config.path} is not there ({path.absolute()})",
+            "Check data.path; it is relative to the current folder. A hub dataset is named owner/name.",
+        )
     return _from_hub(config.path, config.split)
 
 

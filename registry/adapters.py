@@ -57,9 +57,12 @@ def _download(client: "MlflowClient", version: Version, folder: Path) -> None:
 
 
 def _copy_artifact(client: "MlflowClient", version: Version, target: Path) -> None:
+    # Stores differ in how much of the artifact's path they repeat under the target.
+    scratch = target / "download"
+    scratch.mkdir()
     try:
         artifact = f"{artifact_folder(version.manifest.adapter_sha256)}/adapter"
-        copied = Path(client.download_artifacts(version.run_id, artifact, str(target)))
+        copied = Path(client.download_artifacts(version.run_id, artifact, str(scratch)))
     except Exception as error:
         fault = fault_of(error)
         # A file store says FileNotFoundError or OSError for a missing artifact, a server 404 or its own 500.
@@ -72,7 +75,7 @@ def _copy_artifact(client: "MlflowClient", version: Version, target: Path) -> No
     for name in ADAPTER_FILES:
         if (copied / name).is_file():
             (copied / name).rename(target / name)
-    shutil.rmtree(target / "versions")
+    shutil.rmtree(scratch)
 
 
 def _says_missing(error: Exception) -> bool:

@@ -45,7 +45,9 @@ def fault_of(error: Exception) -> TurnoutError | None:
             f"the registry refused the credentials ({status}): {_first_line(text)}",
             "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
         )
-    if status == 429 or status >= 500 or type(error).__module__.partition(".")[0] in _TRANSPORTS:
+    # MLflow calls a damaged database a bad request of ours (400), but keeps the driver's error as the cause.
+    origins = {type(each).__module__.partition(".")[0] for each in (error, error.__cause__)}
+    if status == 429 or status >= 500 or origins & _TRANSPORTS:
         return RegistryUnavailable(f"the registry did not answer: {_first_line(text)}", _AGAIN)
     return None
 

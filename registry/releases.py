@@ -138,7 +138,10 @@ def _create(client: "MlflowClient", name: str, event: Event, source: str, run_id
     note = f"{event.kind}{subject} {event.reason}".strip()
     for _ in range(2):
         try:
-            return int(client.create_model_version(model, source, run_id, tags=tags, description=note).version)
+            created = client.create_model_version(
+                model, source, run_id, tags=tags, description=note, await_creation_for=0
+            )
+            return int(created.version)
         except MlflowException as error:
             if error_code(error) != "RESOURCE_DOES_NOT_EXIST":
                 raise

@@ -60,7 +60,8 @@ def register(
         if found is None:
             source = _upload(client, run_id, Path(adapter.path), manifest)
             tags = {**manifest.to_tags(), MANIFEST_TAG: manifest.model_dump_json()}
-            client.create_model_version(name, source, run_id, tags=tags, description=manifest.to_markdown())
+            note = manifest.to_markdown()
+            client.create_model_version(name, source, run_id, tags=tags, description=note, await_creation_for=0)
             found = _settle(client, name, manifest.adapter_sha256)
     assert found is not None
     return found

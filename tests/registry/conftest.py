@@ -49,13 +49,19 @@ def client(home: Home) -> MlflowClient:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[str]:
+def server_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server keeps its artifacts."""
+    return tmp_path_factory.mktemp("server") / "artifacts"
+
+
+@pytest.fixture(scope="session")
+def server(server_artifacts: Path, migrated: Path) -> Iterator[str]:
     """The URL of an `mlflow server` that proxies artifacts."""
-    folder = tmp_path_factory.mktemp("server")
+    folder = server_artifacts.parent
     shutil.copy(migrated, folder / "mlflow.db")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    store = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
+    store = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(server_artifacts)]
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "2", *store]
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(

@@ -1,0 +1,93 @@
+"""Measure the release log: appends from several processes at once, and whether each parent got one effect.
+
+    python benchmarks/release_log.py [--writers 4] [--appends 1000]
+
+Runs on a fresh SQLite registry, or on the one that MLFLOW_TRACKING_URI names, under a name of its own.
+"""
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from registry.releases import append, fold, read_log
+from registry.store import connect, tracking_uri
+from tests.registry.material import register_one
+from turnout.errors import RegistryConflict
+from turnout.paths import Home
+
+
+def contend(home: Home, name: str, appends: int, start: Any, results: Any) -> None:
+    """Read, decide, append, as a release manager does, `appends` times; losing is part of it."""
+    client = connect(home)
+    won: list[int] = []
+    seconds: list[float] = []
+    start.wait()
+    for _ in range(appends):
+        head = fold(read_log(client, name)).head
+        begin = time.perf_counter()
+        try:
+            won.append(append(client, name, kind="promote", champion=1, parent=head).number)
+        except RegistryConflict:
+            pass
+        seconds.append(time.perf_counter() - begin)
+    results.put((won, seconds))
+
+
+def measure(home: Home, writers: int, appends: int) -> dict[str, Any]:
+    client = connect(home)
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    register_one(client, home, name)
+    spawn = multiprocessing.get_context("spawn")
+    start, results = spawn.Barrier(writers + 1), spawn.Queue()
+    shares = [appends // writers + (index < appends % writers) for index in range(writers)]
+    processes = [spawn.Process(target=contend, args=(home, name, share, start, results)) for share in shares]
+    for process in processes:
+        process.start()
+    start.wait()
+    begin = time.perf_counter()
+    outcomes = [results.get() for _ in processes]
+    elapsed = time.perf_counter() - begin
+    for process in processes:
+        process.join()
+
+    begin = time.perf_counter()
+    log = read_log(client, name)
+    reading = time.perf_counter() - begin
+    effective = [event.number for event in log if event.effective]
+    latencies = sorted(second for _, seconds in outcomes for second in seconds)
+    return {
+        "registry": tracking_uri(home).partition(":")[0],
+        "writers": writers,
+        "appends": appends,
+        "events": len(log),
+        "effective": len(effective),
+        "contiguous": [event.number for event in log] == list(range(1, len(log) + 1)),
+        "one_effect_for_each_parent": len({log[number - 1].parent for number in effective}) == len(effective),
+        "told_right": sorted(number for won, _ in outcomes for number in won) == effective,
+        "seconds": round(elapsed, 2),
+        "append_p50_ms": round(1000 * statistics.median(latencies), 1),
+        "append_p99_ms": round(1000 * latencies[int(0.99 * (len(latencies) - 1))], 1),
+        "read_log_ms": round(1000 * reading, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--writers", type=int, default=4)
+    parser.add_argument("--appends", type=int, default=1000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(measure(Home(Path(folder)), arguments.writers, arguments.appends), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,8 @@ import re
 from data.check import check_source
 from data.config import DataConfig
 from data.conversation import conversation_sha256
-from data.prepare import _encode
 from data.source import samples
-from data.tokens import load_tokenizer
+from data.tokens import encode_all, load_tokenizer
 from turnout.references import Base
 
 KOREAN = re.compile("[가-힣]")
@@ -36,7 +35,8 @@ def test_incidents_has_enough_rows_in_two_languages_and_the_asked_shape() -> Non
 
 def test_incidents_are_short_enough_to_train_on_two_cores(base: Base) -> None:
     rows = check_source(DataConfig(path="sample:incidents"))
-    lengths = [len(item.input_ids) for item, _ in _encode(rows, load_tokenizer(base.path), base, None)]
+    tokenizer = load_tokenizer(base.path)
+    lengths = [len(item.input_ids) for item in encode_all([row.messages for row in rows.rows], tokenizer)]
     assert max(lengths) <= 110 and sum(lengths) < 20_000
 
 

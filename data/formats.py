@@ -71,20 +71,18 @@ def _instruction(record: dict[str, Any]) -> list[Message]:
 
 
 def _prompt_completion(record: dict[str, Any]) -> list[Message]:
-    prompt, completion = _parsed(record.get("prompt")), _parsed(record.get("completion"))
-    before = (
-        [_message(turn, number) for number, turn in enumerate(prompt, 1)]
-        if isinstance(prompt, list)
-        else [Message("user", _text(prompt, "the prompt ('prompt')"))]
-    )
-    after = (
-        [_message(turn, number) for number, turn in enumerate(completion, 1)]
-        if isinstance(completion, list)
-        else [Message("assistant", _text(completion, "the answer ('completion')"))]
-    )
-    if not after:
-        raise RowProblem("the answer ('completion') is an empty list")
-    return before + after
+    before = _side(record.get("prompt"), "user", "the prompt ('prompt')")
+    return before + _side(record.get("completion"), "assistant", "the answer ('completion')")
+
+
+def _side(value: Any, role: str, where: str) -> list[Message]:
+    """A text by `role`, or a list of turns."""
+    turns = _parsed(value)
+    if not isinstance(turns, list):
+        return [Message(role, _text(turns, where))]
+    if not turns:
+        raise RowProblem(f"{where} is an empty list")
+    return [_message(turn, number) for number, turn in enumerate(turns, 1)]
 
 
 def _messages(record: dict[str, Any]) -> list[Message]:

@@ -34,10 +34,10 @@ class Base:
 class Dataset:
     """Prepared rows: `path` holds `train.parquet` and `validation.parquet`.
 
-    `sha256` is over the normalised conversations in their order, so the same rows in another file
-    format are the same dataset. Columns of both files: `messages` (JSON text), `prompt_sha256`,
-    `row_sha256`, `input_ids` (list of int32) and `loss_mask` (list of int8, 1 where the token is part
-    of an answer and counts for the loss).
+    `sha256` is over the normalised conversations that are used, in their order, each with its side of the
+    split, so the same rows in another file format are the same dataset. Columns of both files: `messages`
+    (JSON text), `prompt_sha256`, `row_sha256`, `input_ids` (list of int32) and `loss_mask` (list of int8,
+    1 where the token is part of an answer and counts for the loss).
     """
 
     path: str
@@ -83,6 +83,7 @@ class Adapter:
     train_seconds: float
     hardware: str
     libraries: dict[str, str] = field(default_factory=dict)
+    peak_memory_bytes: int = 0
 
 
 @dataclass(frozen=True)

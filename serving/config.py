@@ -13,9 +13,10 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid"):
 
     `base: parity` serves the base with its linear weights dequantised from NF4, exactly what training
     saw; `original` serves it as published. `parity_tolerance` is in nats; when it is not given it is
-    0.02 on the parity base and 0.5 on the original. `command` replaces the program that starts the
-    engine (`python -m vllm.entrypoints.openai.api_server`), so that it may live in another
-    environment or container; Turnout appends the flags.
+    0.02 on the parity base and 0.5 on the original. `dtype: auto` is the base's own on a GPU; on a CPU it
+    is bfloat16 where the CPU computes in it, else float32, which is three times as fast there.
+    `command` replaces the program that starts the engine (vLLM's OpenAI server), so that it may live in
+    another environment or container; Turnout appends the flags.
     """
 
     base: Literal["parity", "original"] = "parity"
@@ -23,7 +24,7 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid"):
     parity_tolerance: float | None = Field(None, gt=0)
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=1, le=65535)
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     max_lora_rank: int | None = Field(None, ge=1)
     max_loras: int = Field(2, ge=2)
     max_cpu_loras: int = Field(4, ge=2)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -60,8 +60,10 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
+def exclusive(path: Path, *, wait: bool = True) -> Iterator[IO[str]]:
     """Hold the lock file `path`; the kernel frees it when the process ends, however it ends.
+
+    Yields the open file: a child that inherits it holds the lock too, until it closes it.
 
     Raises:
         BlockingIOError: another process holds it and `wait` is false.
@@ -69,4 +71,4 @@ def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
+        yield file

@@ -1,0 +1,75 @@
+"""Asks an engine one question and times the answer."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from serving.client import EngineClient, Message
+from turnout.errors import NotFound
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`model` is the served name that answered; `ttft_ms` runs from the request to the first text.
+
+    `tokens_per_second` counts the tokens after the first, over the time after the first.
+    """
+
+    text: str
+    model: str
+    ttft_ms: float
+    tokens_per_second: float
+    tokens: int
+
+
+def ask(
+    url: str,
+    model: str,
+    text: str,
+    *,
+    system: str | None = None,
+    max_tokens: int = 256,
+    temperature: float = 0.0,
+    on_text: Callable[[str], None] | None = None,
+) -> Answer:
+    """Ask the model served as `model` at `url`; `on_text` gets the answer's pieces as they come.
+
+    Raises:
+        NotFound: no such model is served there.
+        EngineError: the engine does not answer, or refuses.
+    """
+    messages: list[Message] = [{"role": "system", "content": system}] if system is not None else []
+    messages.append({"role": "user", "content": text})
+    settings = {"max_tokens": max_tokens, "temperature": temperature}
+    return asyncio.run(_ask(url, model, messages, settings, on_text))
+
+
+async def _ask(
+    url: str,
+    model: str,
+    messages: list[Message],
+    settings: dict[str, float],
+    on_text: Callable[[str], None] | None,
+) -> Answer:
+    async with EngineClient(url) as client:
+        served = await client.models()
+        if model not in served:
+            raise NotFound(f"{model} is not served at {url}", f"Served there: {', '.join(sorted(served))}")
+        sent = time.monotonic()
+        first = last = None
+        pieces: list[str] = []
+        tokens, answered_by = 0, model
+        async for chunk in client.stream_chat(model, messages, **settings):
+            answered_by = chunk.model
+            tokens = chunk.completion_tokens or tokens
+            if chunk.text:
+                last = time.monotonic()
+                first = first or last
+                pieces.append(chunk.text)
+                if on_text:
+                    on_text(chunk.text)
+    ended = time.monotonic()
+    first, last = first or ended, last or ended
+    rate = (tokens - 1) / (last - first) if tokens > 1 and last > first else tokens / (ended - sent)
+    return Answer("".join(pieces), answered_by, round((first - sent) * 1000, 1), round(rate, 1), tokens)

@@ -1,0 +1,67 @@
+"""Measures, on an engine, how likely it finds the tokens of prepared rows."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from serving.client import EngineClient
+
+CONCURRENCY = 16
+"""Requests in flight while rows are scored: the engine batches them."""
+
+Logprobs = list[list[float]]
+"""For each row, the log-probability in nats of each token that counts for the loss."""
+
+Progress = Callable[[str, float | None, float | None], None]
+"""Called with a few words, and how much of what total is done."""
+
+
+class ScoredRow(Protocol):
+    """A prepared row: `loss_mask` is 1 on the tokens of answers."""
+
+    @property
+    def row_sha256(self) -> str: ...
+    @property
+    def input_ids(self) -> list[int]: ...
+    @property
+    def loss_mask(self) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class Served:
+    """Token-weighted mean loss in nats over `tokens` tokens."""
+
+    nats: float
+    tokens: int
+
+
+async def score_rows(
+    client: EngineClient, model: str, rows: Sequence[ScoredRow], progress: Progress | None = None
+) -> Logprobs:
+    """Score `rows` with `model`, many at a time; the result is in the rows' order."""
+    limit = asyncio.Semaphore(CONCURRENCY)
+    done = 0
+
+    async def score(row: ScoredRow) -> list[float]:
+        nonlocal done
+        async with limit:
+            logprobs = await client.prompt_logprobs(model, list(row.input_ids))
+        done += 1
+        if progress:
+            progress(f"scoring {model}", done, len(rows))
+        # The first token has nothing before it, hence no log-probability.
+        return [value for value, counts in zip(logprobs, row.loss_mask[1:], strict=True) if counts]
+
+    return list(await asyncio.gather(*(score(row) for row in rows)))
+
+
+def mean_loss(scored: Logprobs) -> Served:
+    values = [value for row in scored for value in row]
+    return Served(-sum(values) / len(values) if values else 0.0, len(values))
+
+
+def mean_distance(one: Logprobs, other: Logprobs) -> float:
+    """The mean absolute difference of two scorings of the same tokens, in nats."""
+    pairs = [pair for left, right in zip(one, other, strict=True) for pair in zip(left, right, strict=True)]
+    return sum(abs(left - right) for left, right in pairs) / len(pairs) if pairs else 0.0

@@ -1,0 +1,38 @@
+"""Whether an engine can listen where it is told to."""
+
+import errno
+import socket
+
+import psutil
+
+from turnout.errors import ResourceShort
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Raises ResourceShort when nothing can listen on `host`:`port`; the message names who does."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ResourceShort(
+                f"port {port} on {host}, where the engine is to listen, is taken by {_listener(port)}",
+                f"Stop that process, or choose another port: --set serving.port={port + 1}",
+            ) from error
+        raise ResourceShort(
+            f"the engine cannot listen on {host}:{port}: {error.strerror or error}",
+            "Choose another address: --set serving.host=127.0.0.1 --set serving.port=8000",
+        ) from error
+
+
+def _listener(port: int) -> str:
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            address = connection.laddr
+            if connection.status == psutil.CONN_LISTEN and connection.pid and address and address.port == port:
+                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except psutil.Error:
+        pass  # Only the superuser sees other users' sockets.
+    return "another process"

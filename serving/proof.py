@@ -1,0 +1,188 @@
+"""Proves, before a version gets traffic, that the engine serves what was trained."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from serving.client import EngineClient, Message
+from serving.measure import Logprobs, Progress, ScoredRow, mean_distance, mean_loss, score_rows
+from serving.quick import QUICK_PROBES, QuickRecord, failure, record
+from turnout.digests import files_sha256
+from turnout.errors import EngineError
+
+Probe = tuple[list[Message], list[int]]
+"""A conversation, and the token ids that training made of it."""
+
+BASE_ROWS = 32
+"""So many rows are scored on the base as well: enough to see an effect, and half the time saved."""
+NOISE_ROWS = 8
+LEAST_EFFECT_NATS = 1e-3
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The figures of a passed proof; losses and differences in nats a token.
+
+    `served_base_nats` is the base's loss on the first `base_rows` rows, `served_nats_there` the adapter's on those.
+    """
+
+    name: str
+    adapter_sha256: str
+    base_sha256: str
+    base_name: str
+    build: str
+    probes: int
+    effect_nats: float
+    effect_limit: float
+    trained_nats: float
+    served_nats: float
+    difference: float
+    tolerance: float
+    served_base_nats: float
+    served_nats_there: float
+    base_rows: int
+    rows: int
+    tokens: int
+    seconds: float
+    proven_at: str
+    quick: tuple[QuickRecord, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What training knows: the rows it scored, the loss in nats there, the ids of probes, and what may differ."""
+
+    rows: Sequence[ScoredRow]
+    trained_nats: float
+    probes: Sequence[Probe]
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is proven: the adapter served as `name` from `folder`, on a base, by an engine's build."""
+
+    name: str
+    folder: Path
+    adapter_sha256: str
+    base_name: str
+    base_sha256: str
+    build: str
+
+
+async def prove(
+    client: EngineClient, subject: Subject, evidence: Evidence, progress: Progress | None = None
+) -> tuple[Proof, Logprobs]:
+    """Prove the loaded adapter by template, effect, parity and files; returns its log-probabilities too.
+
+    Raises:
+        EngineError: the engine has traffic, or stopped answering.
+        ProofFailed: names the rule, the figure and the limit.
+    """
+    began = time.monotonic()
+    await wait_idle(client)
+    await _check_template(client, subject, evidence.probes)
+    base = await score_rows(client, subject.base_name, evidence.rows[:BASE_ROWS], progress)
+    repeated = await score_rows(client, subject.base_name, evidence.rows[:NOISE_ROWS])
+    served = await score_rows(client, subject.name, evidence.rows, progress)
+    there = served[:BASE_ROWS]
+    effect, effect_limit = _check_effect(subject, base, repeated, there)
+    loss = mean_loss(served)
+    _check_parity(subject, loss.nats, evidence)
+    quick = await asyncio.gather(*(record(client, subject.name, messages) for messages in _quick(evidence)))
+    check_files(subject.name, subject.folder, subject.adapter_sha256)
+    proof = Proof(
+        name=subject.name,
+        adapter_sha256=subject.adapter_sha256,
+        base_sha256=subject.base_sha256,
+        base_name=subject.base_name,
+        build=subject.build,
+        probes=len(evidence.probes),
+        effect_nats=effect,
+        effect_limit=effect_limit,
+        trained_nats=evidence.trained_nats,
+        served_nats=loss.nats,
+        difference=abs(loss.nats - evidence.trained_nats),
+        tolerance=evidence.tolerance,
+        served_base_nats=mean_loss(base).nats,
+        served_nats_there=mean_loss(there).nats,
+        base_rows=len(base),
+        rows=len(served),
+        tokens=loss.tokens,
+        seconds=round(time.monotonic() - began, 2),
+        proven_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        quick=tuple(quick),
+    )
+    return proof, served
+
+
+async def wait_idle(client: EngineClient, limit_s: float = 60.0) -> None:
+    """Raises EngineError when the engine still has requests after `limit_s` seconds: proofs starve traffic."""
+    deadline = time.monotonic() + limit_s
+    while not await client.is_idle():
+        if time.monotonic() > deadline:
+            running, waiting = await client.load()
+            raise EngineError(
+                f"the engine at {client.url} still has {running} running and {waiting} waiting requests "
+                f"after {limit_s:.0f} s; versions are proven on an idle engine only",
+                "Try again when it is idle, or prove the version on another engine.",
+            )
+        await asyncio.sleep(0.5)
+
+
+def check_files(name: str, folder: Path, adapter_sha256: str) -> None:
+    """Raises ProofFailed when the adapter in `folder` is not, byte for byte, the registered one."""
+    try:
+        found = files_sha256([folder / "adapter_config.json", folder / "adapter_model.safetensors"])
+    except OSError as error:
+        raise failure(name, "files", f"{error.filename} cannot be read: {error.strerror}") from error
+    if found != adapter_sha256:
+        raise failure(name, "files", f"{folder} has sha256 {found[:12]}…, registered is {adapter_sha256[:12]}…")
+
+
+async def _check_template(client: EngineClient, subject: Subject, probes: Sequence[Probe]) -> None:
+    served = await asyncio.gather(*(client.chat_prompt_ids(subject.name, messages) for messages, _ in probes))
+    for (messages, expected), ids in zip(probes, served, strict=True):
+        if list(ids) != list(expected):
+            same = next((i for i, pair in enumerate(zip(ids, expected, strict=False)) if pair[0] != pair[1]), None)
+            place = min(len(ids), len(expected)) if same is None else same
+            raise failure(
+                subject.name,
+                "template",
+                f"the engine makes {len(ids)} token ids of a conversation of {len(messages)} messages, training made "
+                f"{len(expected)}; they differ from position {place} on ({messages[-1].get('content')!r:.60})",
+            )
+
+
+def _check_effect(subject: Subject, base: Logprobs, repeated: Logprobs, served: Logprobs) -> tuple[float, float]:
+    """The adapter's distance from the base, and the limit: thrice the distance of the base from itself."""
+    noise = mean_distance(base[:NOISE_ROWS], repeated)
+    effect, limit = mean_distance(base, served), max(LEAST_EFFECT_NATS, 3 * noise)
+    if effect < limit:
+        raise failure(
+            subject.name,
+            "effect",
+            f"its log-probabilities differ from the base's by {effect:.5f} nats a token, and must by {limit:.5f}: "
+            "the engine serves the base alone, or the adapter does nothing",
+        )
+    return effect, limit
+
+
+def _check_parity(subject: Subject, served_nats: float, evidence: Evidence) -> None:
+    difference = abs(served_nats - evidence.trained_nats)
+    # Written so that a NaN, which compares false with everything, fails.
+    if not difference <= evidence.tolerance:
+        raise failure(
+            subject.name,
+            "parity",
+            f"its loss is {served_nats:.4f} nats as served and {evidence.trained_nats:.4f} as trained: they differ "
+            f"by {difference:.4f}, the limit is {evidence.tolerance}",
+        )
+
+
+def _quick(evidence: Evidence) -> list[list[Message]]:
+    """The probes that the quick probe repeats: the shortest prompts, which cost least."""
+    return [messages for messages, ids in sorted(evidence.probes, key=lambda probe: len(probe[1]))[:QUICK_PROBES]]

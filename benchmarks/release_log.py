@@ -13,12 +13,13 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from registry.releases import append, fold, read_log
+from registry.releases import Release, append, fold, read_log
 from registry.store import connect, tracking_uri
 from tests.registry.material import register_one
 from turnout.errors import RegistryConflict
@@ -30,14 +31,13 @@ def contend(home: Home, name: str, appends: int, start: Any, results: Any) -> No
     client = connect(home)
     won: list[int] = []
     seconds: list[float] = []
+    release = Release()
     start.wait()
     for _ in range(appends):
-        head = fold(read_log(client, name)).head
+        release = fold(read_log(client, name, after=release.head), release)
         begin = time.perf_counter()
-        try:
-            won.append(append(client, name, kind="promote", champion=1, parent=head).number)
-        except RegistryConflict:
-            pass
+        with suppress(RegistryConflict):
+            won.append(append(client, name, kind="promote", champion=1, parent=release.head).number)
         seconds.append(time.perf_counter() - begin)
     results.put((won, seconds))
 

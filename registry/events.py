@@ -114,9 +114,12 @@ class Release:
         return next((version for version in reversed(self.trail[:-1]) if version not in self.rolled_back), None)
 
 
-def fold(events: Iterable[Event]) -> Release:
-    """The state after `events`, in any order; those that lost their race change nothing but `head`."""
-    release = Release()
+def fold(events: Iterable[Event], since: Release | None = None) -> Release:
+    """The state after `events`, in any order; those that lost their race change nothing but `head`.
+
+    With `since`, the state before, only the events after `since.head` are needed.
+    """
+    release = since or Release()
     for event in sorted(events, key=lambda each: each.number):
         if event.effective:
             release = _apply(release, event)

@@ -26,12 +26,16 @@ _MAX_REASON_CHARACTERS = 4000
 
 
 @translated()
-def read_log(client: "MlflowClient", name: str) -> list[Event]:
-    """All events of `name` by number, those without effect included; empty before the first."""
+def read_log(client: "MlflowClient", name: str, *, after: int = 0) -> list[Event]:
+    """The events of `name` with numbers above `after`, in order, those without effect included.
+
+    A thousand events take about 0.2 s, so whoever polls keeps a `Release` and reads after its `head`.
+    """
+    filter_string = f"name = '{releases_name(name)}'" + (f" AND version_number > {after:d}" if after else "")
     events: list[Event] = []
     token: str | None = None
     while True:
-        page = client.search_model_versions(f"name = '{releases_name(name)}'", _PAGE, ["version_number ASC"], token)
+        page = client.search_model_versions(filter_string, _PAGE, ["version_number ASC"], token)
         events += [Event.from_tags(int(found.version), found.tags) for found in page]
         token = page.token
         if not token:
@@ -89,7 +93,7 @@ def append(
     number = _write(client, name, event)
     if number == parent + 1:
         return Event.from_tags(number, event.to_tags())
-    log = read_log(client, name)
+    log = read_log(client, name, after=parent)
     own = next((each for each in log if each.id == event.id and each.effective), None)
     if own is None:
         raise _lost(name, event, log)
@@ -155,14 +159,14 @@ def _create(client: "MlflowClient", name: str, event: Event, source: str, run_id
 
 def _number_of(client: "MlflowClient", name: str, event: Event) -> int | None:
     try:
-        log = read_log(client, name)
+        log = read_log(client, name, after=event.parent or 0)
     except RegistryUnavailable as error:
         raise RegistryUnavailable(
             f"whether the {event.kind} of {name} took effect is unknown: {error.message}",
             f"when MLflow answers, `turnout history {name}` shows it",
         ) from error
     own = [each.number for each in log if each.id == event.id]
-    if not own and any(each.number > (event.parent or 0) for each in log):
+    if not own and log:
         raise _lost(name, event, log)
     return min(own) if own else None
 

@@ -51,6 +51,12 @@ def test_the_order_of_reading_does_not_matter(moves: list[tuple[str, int]], orde
     assert fold(shuffled) == fold(log)
 
 
+@given(MOVES, st.integers(0, 30))
+def test_a_reader_may_go_on_from_where_it_was(moves: list[tuple[str, int]], read: int) -> None:
+    log = play(moves)
+    assert fold(log[read:], fold(log[:read])) == fold(log)
+
+
 @given(MOVES)
 def test_a_rollback_never_goes_to_a_rolled_back_version(moves: list[tuple[str, int]]) -> None:
     log = play(moves)

@@ -30,7 +30,7 @@ def promote(client: MlflowClient, version: int, parent: int | None = None) -> re
 def test_an_event_that_saw_the_newest_takes_effect(three: MlflowClient) -> None:
     assert read_log(three, NAME) == [] and fold([]).champion is None
     written = [promote(three, 1), promote(three, 2)]
-    assert read_log(three, NAME) == written
+    assert read_log(three, NAME) == written and read_log(three, NAME, after=1) == written[1:]
     release = fold(written)
     assert (release.champion, release.previous, release.generation, release.head) == (2, 1, 2, 2)
 

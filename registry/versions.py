@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _ADAPTER_TAG = "turnout.adapter"
+_PAGE = 100
 
 
 @translated()
@@ -108,7 +109,7 @@ def list_names(client: "MlflowClient") -> list[str]:
     names: list[str] = []
     token: str | None = None
     while True:
-        page = client.search_registered_models(f"tags.`{_ADAPTER_TAG}` = 'true'", max_results=200, page_token=token)
+        page = client.search_registered_models(f"tags.`{_ADAPTER_TAG}` = 'true'", max_results=_PAGE, page_token=token)
         names += [model.name for model in page]
         token = page.token
         if not token:
@@ -165,7 +166,7 @@ def _search(client: "MlflowClient", filter_string: str) -> "list[ModelVersion]":
     found: list[ModelVersion] = []
     token: str | None = None
     while True:
-        page = client.search_model_versions(filter_string, 500, ["version_number ASC"], token)
+        page = client.search_model_versions(filter_string, _PAGE, ["version_number ASC"], token)
         found += page
         token = page.token
         if not token:

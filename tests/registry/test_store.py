@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from registry import releases, runs, versions
+from registry import releases, versions
 from registry.store import connect, reachable
 from tests.registry.material import NAME, register_one
 from turnout.errors import BadInput, RegistryUnavailable
@@ -38,15 +38,12 @@ def test_a_registry_out_of_reach_is_told_within_five_seconds(
     assert "secret" not in str(caught.value)
 
 
-def test_a_server_that_dies_later_is_told(client: MlflowClient, home: Home, silent_server: str) -> None:
+def test_a_server_that_dies_later_is_told(client: MlflowClient) -> None:
     dead = MlflowClient(tracking_uri="http://127.0.0.1:1")
-    for call in (
-        lambda: runs.log_metrics(dead, "0" * 32, 1, {"loss": 1.0}),
-        lambda: versions.list_versions(dead, NAME),
-        lambda: releases.read_log(dead, NAME),
-    ):
-        with pytest.raises(RegistryUnavailable, match="did not answer"):
-            call()
+    begin = time.monotonic()
+    with pytest.raises(RegistryUnavailable, match="did not answer"):
+        releases.read_log(dead, NAME)
+    assert time.monotonic() - begin < 5
 
 
 def test_a_folder_is_no_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,8 @@ _MAX_REASON_CHARACTERS = 4000
 def read_log(client: "MlflowClient", name: str, *, after: int = 0) -> list[Event]:
     """The events of `name` with numbers above `after`, in order, those without effect included.
 
-    A thousand events take about a third of a second on SQLite, so whoever polls keeps a `Release` and reads after its `head`.
+    A thousand events take about a third of a second on SQLite, so whoever polls keeps a `Release` and reads
+    after its `head`.
     """
     filter_string = f"name = '{releases_name(name)}'" + (f" AND version_number > {after:d}" if after else "")
     events: list[Event] = []

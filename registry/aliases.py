@@ -38,6 +38,13 @@ def version_rows(client: "MlflowClient", name: str) -> list[dict[str, Any]]:
     ]
 
 
+@translated()
+def drop_candidate(client: "MlflowClient", name: str, number: int) -> None:
+    """Take `candidate` off version `number`; nothing happens where it stands elsewhere."""
+    if read_aliases(client, name).get("candidate") == number:
+        client.delete_registered_model_alias(name, "candidate")
+
+
 def write_view(client: "MlflowClient", name: str, release: Release) -> list[str]:
     """Bring the aliases in line with `release`, or with a newer one if the log has moved on.
 

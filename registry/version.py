@@ -61,4 +61,12 @@ class Version:
             "label",
         )
         values = {key: getattr(self.manifest, key) for key in fields}
-        return {"number": self.number, "served_name": self.served_name, "aliases": sorted(aliases), **values}
+        served = self.tags.get("served_eval_loss")
+        return {
+            "version": self.number,
+            "served_name": self.served_name,
+            "aliases": sorted(aliases),
+            "served_eval_loss": float(served) if served else None,
+            "refused": self.tags.get("refused"),
+            **values,
+        }

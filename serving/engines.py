@@ -9,7 +9,7 @@ from typing import NoReturn
 from serving.config import ServingConfig
 from serving.logs import last_line, useful_tail
 from serving.machine import this_machine
-from serving.ports import require_free_port
+from serving.ports import free_port, require_free_port
 from serving.processes import create_time, spawn, terminate
 from serving.records import Engine, find_engine, list_engines, pid_file, remove_record, write_record
 from serving.reply import fetch_version, is_healthy
@@ -34,10 +34,12 @@ def start_engine(
     progress: Progress | None = None,
     *,
     adapters: Mapping[str, str] | None = None,
+    beside: bool = False,
 ) -> Engine:
     """A ready engine that serves `base` with adapters up to `max_lora_rank`: this home's running one, or a new one.
 
     Args:
+        beside: start a successor on another port where the running engine does not suit.
         adapters: served name → absolute folder of adapters that a new engine loads at its start.
 
     Raises:
@@ -45,23 +47,36 @@ def start_engine(
         EngineNotReady: the engine ended, or took longer than `config.ready_timeout_s`; it is gone then.
         ResourceShort: the port is taken.
     """
-    engine = launch_engine(home, base, config, max_lora_rank, adapters=adapters)
+    engine = launch_engine(home, base, config, max_lora_rank, adapters=adapters, beside=beside)
     return wait_ready(home, engine, config.ready_timeout_s, progress)
 
 
 def launch_engine(
-    home: Home, base: Base, config: ServingConfig, max_lora_rank: int, *, adapters: Mapping[str, str] | None = None
+    home: Home,
+    base: Base,
+    config: ServingConfig,
+    max_lora_rank: int,
+    *,
+    adapters: Mapping[str, str] | None = None,
+    beside: bool = False,
 ) -> Engine:
     """As `start_engine`, but returns while the engine is still starting; `wait_ready` does the rest."""
     rank = max(max_lora_rank, config.max_lora_rank or 1)
     with exclusive(home.lock("engines")) as lock:
-        if engine := find_engine(home):
-            if reason := suits(engine, base, max_lora_rank):
-                raise EngineError(reason, "Stop it first: turnout down")
-            return engine
+        running = [engine for engine in list_engines(home) if engine.alive]
+        for engine in running:
+            reason = suits(engine, base, max_lora_rank)
+            if reason is None:
+                return engine
+            if not beside:
+                raise EngineError(reason, "Stop it first (turnout down), or set serving.mode=restart.")
         for dead in list_engines(home):
-            _end(home, dead, _GIVE_UP_PATIENCE_S)
-        require_free_port(config.host, config.port)
+            if not dead.alive:
+                _end(home, dead, _GIVE_UP_PATIENCE_S)
+        if running:
+            config = config.model_copy(update={"port": free_port(config.host)})
+        else:
+            require_free_port(config.host, config.port)
         machine = this_machine()
         launch = build_launch(base, config, rank, machine, adapters)
         engine = Engine(

@@ -27,6 +27,13 @@ def require_free_port(host: str, port: int) -> None:
         ) from error
 
 
+def free_port(host: str) -> int:
+    """A port on which something can listen at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
 def _listener(port: int) -> str:
     try:
         for connection in psutil.net_connections(kind="tcp"):

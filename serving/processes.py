@@ -14,7 +14,7 @@ import psutil
 _SAME_START_S = 2.0
 # From a process's start to the pid file that it writes first of all.
 _PID_FILE_DELAY_S = 30.0
-_KILL_AFTER_TERM_S = 3.0
+_LAST_BREATH_S = 1.0
 
 # The shell becomes the program, so its pid is the program's, and it is on disk before there is anything to lose:
 # whoever is killed while it starts an engine leaves a pid file or no engine. Standard input holds the caller's
@@ -74,13 +74,13 @@ def terminate(pid: int, started: float, patience_s: float) -> None:
         return  # The number is another process's now, which the system hands out only when the old session is gone.
     # Children of a leader that ended by itself are about to end too.
     if not is_alive(pid, started):
-        _wait(lambda: not _members(pid, started), _KILL_AFTER_TERM_S)
+        _wait(lambda: not _members(pid, started), _LAST_BREATH_S)
     for process in _members(pid, started):
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    _wait(lambda: not _members(pid, started), _KILL_AFTER_TERM_S)
+    _wait(lambda: not _members(pid, started), _LAST_BREATH_S)
 
 
 def _members(session: int, started: float) -> list[psutil.Process]:

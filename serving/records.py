@@ -65,8 +65,9 @@ def list_engines(home: Home) -> list[Engine]:
 
 
 def find_engine(home: Home) -> Engine | None:
-    """The engine of this home that runs, or is still starting."""
-    return next((engine for engine in list_engines(home) if engine.alive), None)
+    """The engine of this home that runs, or is still starting; the oldest, while its successor takes over."""
+    alive = [engine for engine in list_engines(home) if engine.alive]
+    return min(alive, key=lambda engine: engine.create_time, default=None)
 
 
 def _read(home: Home, file: Path) -> Engine | None:

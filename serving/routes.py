@@ -1,6 +1,8 @@
 """The routes that this home last served: enough to serve them again without the registry."""
 
 from dataclasses import dataclass, field
+from json import JSONDecodeError
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -41,12 +43,24 @@ def read_routes(home: Home) -> Routes | None:
     Raises:
         BadInput: the file is not what Turnout wrote.
     """
+    return load_routes(home.routes) if home.routes.exists() else None
+
+
+def load_routes(file: Path) -> Routes:
+    """The routes in `file`, which Turnout wrote in this home or another.
+
+    Raises:
+        BadInput: there is no such file, or it holds something else.
+    """
     try:
-        value = read_json(home.routes)
-        return from_json(Routes, value) if value is not None else None
-    except (ValidationError, ValueError) as error:
+        value = read_json(file)
+        if value is None:
+            raise BadInput(f"there is no file of routes {file}", "A release writes one into TURNOUT_HOME/routes.json.")
+        return from_json(Routes, value)
+    except (ValidationError, UnicodeDecodeError, JSONDecodeError) as error:
+        reason = str(error).splitlines()[0]
         raise BadInput(
-            f"{home.routes} cannot be read as routes: {error}", "Remove it; the next release writes it anew."
+            f"{file} cannot be read as routes: {reason}", "Remove it; the next release writes it anew."
         ) from error
 
 

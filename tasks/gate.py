@@ -28,9 +28,15 @@ class Verdict:
         return "; ".join(rule.text for rule in self.rules if not rule.passed)
 
 
-def judge(config: GateConfig, scores: Scores, *, proof: Rule, rolled_back: bool) -> Verdict:
-    """Weigh a candidate's losses, its proof on the engine and its past."""
-    rules = [_better_than_base(config, scores), _not_worse_than_champion(config, scores), proof]
+def judge(
+    config: GateConfig, scores: Scores, *, proof: Rule, rolled_back: bool, champion_base: str | None = None
+) -> Verdict:
+    """Weigh a candidate's losses, its proof on the engine and its past.
+
+    `champion_base` is the base of the present champion, if it is another version; where it was not scored beside
+    the candidate, their bases differ.
+    """
+    rules = [_better_than_base(config, scores), _not_worse_than_champion(config, scores, champion_base), proof]
     if rolled_back:
         text = "this version was rolled back; only a person may promote it again, with `turnout promote`"
         rules.append(Rule("not_rolled_back", False, None, None, text))
@@ -45,8 +51,11 @@ def _better_than_base(config: GateConfig, scores: Scores) -> Rule:
     return Rule("better_than_base", gain > least, gain, least, text)
 
 
-def _not_worse_than_champion(config: GateConfig, scores: Scores) -> Rule:
+def _not_worse_than_champion(config: GateConfig, scores: Scores, champion_base: str | None) -> Rule:
     limit = config.worse_than_champion_by
+    if scores.champion is None and champion_base is not None:
+        text = f"the champion's base is {champion_base}: losses of two bases cannot be compared"
+        return Rule("not_worse_than_champion", config.new_base, None, limit, f"{text} (gate.new_base allows it)")
     if scores.champion is None:
         return Rule("not_worse_than_champion", True, None, limit, "there is no other champion")
     loss = round(scores.candidate.nats - scores.champion.nats, 6)

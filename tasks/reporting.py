@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from registry.runs import log_report_files
+from registry.store import connect
 from registry.versions import Version
 from tasks.deploying import Served
 from tasks.gate import Verdict
 from tasks.progress import StageRecord
 from tasks.releasing import Switch
+from turnout.files import write_atomically
+from turnout.paths import home
 from turnout.references import Loss, Scores
 
 
@@ -31,7 +35,7 @@ def outcome(
         "eval_loss": scores.candidate.nats,
         "champion_eval_loss": scores.champion.nats if scores.champion else None,
         "served_eval_loss": served.eval_loss,
-        "served_base": served.base_name,
+        "served_base": served.base.name,
         "base_eval_loss_original": scores.base_original.nats,
         "eval_loss_original": scores.candidate_original.nats,
         "champion_before": champion_before,
@@ -67,7 +71,7 @@ def loss_table(scores: Scores, served: Served) -> list[dict[str, Any]]:
     ]
     if served.eval_loss is not None:
         rows.append(
-            row("candidate", f"served by {served.base_name}", Loss(served.eval_loss, served.tokens, served.rows))
+            row("candidate", f"served by {served.base.name}", Loss(served.eval_loss, served.tokens, served.rows))
         )
     return rows
 
@@ -80,7 +84,8 @@ def markdown(result: Mapping[str, Any], losses: list[dict[str, Any]]) -> str:
     lines = [
         f"# {result['name']}-v{result['version']}: {state}",
         "",
-        f"Champion before: {was}. Adapter `{result['adapter_sha256'][:12]}`, dataset `{result['dataset_sha256'][:12]}`, "
+        f"Champion before: {was}. Adapter `{result['adapter_sha256'][:12]}`, "
+        f"dataset `{result['dataset_sha256'][:12]}`, "
         f"{result['trainable_params']:,} of {result['total_params']:,} parameters trained.",
         "",
         "## Losses, nats a token",
@@ -124,3 +129,11 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 def _line(text: str) -> str:
     """`text` on one line of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def file_report(version: Version, page: str) -> None:
+    """Keep the report in the home and with the MLflow run."""
+    here = home()
+    file = here.reports / f"{version.served_name}.md"
+    write_atomically(file, page)
+    log_report_files(connect(here), version.run_id, [file])

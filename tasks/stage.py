@@ -30,14 +30,13 @@ def stage(name: str, *, retries: int = 0) -> Callable[[Callable[P, R]], Callable
             return Completed(name="Cached", message="same inputs", data=result) if run.cached else result
 
         prefect_task = task(
-            timed,
             name=name,
             retries=retries,
             retry_delay_seconds=2,
             retry_condition_fn=lambda _task, _run, state: can_pass(state),
             cache_policy=NO_CACHE,
             persist_result=False,
-        )
+        )(timed)
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

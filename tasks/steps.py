@@ -19,13 +19,11 @@ from tasks.config import ScoreConfig, TrainConfig
 from tasks.forwarding import MetricForwarder
 from tasks.scoring import Champion
 from tasks.scoring import score as score_adapter
+from tasks.training import NOT_IN_THE_RESULT, train_digest
 from tasks.training import train as train_adapter
 from turnout.digests import file_sha256, json_sha256
 from turnout.paths import home
 from turnout.references import Adapter, Base, Dataset, Scores
-
-# Settings that change how a result is reached, or what is seen meanwhile, but not the result.
-NOT_IN_THE_RESULT = {"memory_budget_gb", "checkpoint_every_steps", "evaluate_each_epoch"}
 
 
 def prepare(config: DataConfig, base: Base) -> Dataset:
@@ -99,6 +97,13 @@ def find_champion(name: str, *, other_than: str = "") -> Version | None:
         return None
     version = get_version(client, name, number)
     return None if version.manifest.adapter_sha256 == other_than else version
+
+
+def learnt(champion: Version, config: TrainConfig, dataset: Dataset, base: Base) -> bool:
+    """Whether `champion` is what training on this would give again."""
+    manifest = champion.manifest
+    was = (manifest.dataset_sha256, manifest.base_sha256, manifest.train_digest)
+    return was == (dataset.sha256, base.sha256, train_digest(config))
 
 
 def score(config: ScoreConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None) -> Scores:

@@ -52,6 +52,11 @@ class Home:
         return self.root / "reports"
 
     @property
+    def serving(self) -> Path:
+        """The engine's settings, as they were last used."""
+        return self.root / "serving.json"
+
+    @property
     def routes(self) -> Path:
         return self.root / "routes.json"
 

@@ -1,0 +1,60 @@
+"""`turnout up` and `turnout down`: the local stack."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.commands.options import Debug, Json
+from flows.output import TerminalWatcher, answer, out
+from flows.presets.loading import load_preset
+from turnout.paths import home
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(epilog="Example: turnout up --set serving.port=8001")(up)
+    app.command(epilog="Example: turnout down")(down)
+
+
+def up(
+    config: Annotated[str, typer.Option("-c", "--config", help="A preset's name, or a YAML file.")] = "tiny-cpu",
+    values: Annotated[list[str] | None, typer.Option("--set", help="Set one value, as in serving.port=8001.")] = None,
+    routes: Annotated[Path | None, typer.Option("--routes", help="Serve these routes; no registry is asked.")] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Start the engine with the champions loaded and probed, or find it running; returns when it is ready.
+
+    What was served last, on this home, is served again; a preset matters only for a first start and for the
+    engine's settings.
+    """
+    settings = load_preset(config, values or [])
+    from tasks.standing_up import stand_up
+
+    watcher = TerminalWatcher()
+    watcher.begin("up")
+    try:
+        result = stand_up(home(), settings.base, settings.serving, routes, watcher.update)
+    finally:
+        watcher.close()
+    answer(result, json, _show_up)
+
+
+def down(json: Json = False, debug: Debug = False) -> None:
+    """Stop this home's engine after the requests that it has; nothing happens when none runs."""
+    from serving.stack import down as stop_all
+
+    answer({"stopped": [engine.pid for engine in stop_all(home())]}, json, _show_down)
+
+
+def _show_up(result: dict[str, Any]) -> None:
+    out.print(f"Engine: {result['engine']} (pid {result['pids']['engine']}), base {result['base']}")
+    for version in result["loaded"]:
+        out.print(f"  serves {version}")
+    for problem in result["problems"]:
+        out.print(f"  [yellow]{problem}[/]")
+
+
+def _show_down(result: dict[str, Any]) -> None:
+    stopped = ", ".join(str(pid) for pid in result["stopped"])
+    out.print(f"Stopped: {stopped}" if stopped else "Nothing was running.")

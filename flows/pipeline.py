@@ -3,10 +3,10 @@
 from typing import Any
 
 from prefect import flow
-from tasks.bases import resolve_base
 
 from flows.presets.loading import load_preset
 from tasks import stages
+from tasks.bases import resolve_base
 from tasks.progress import watched
 from tasks.steps import find_champion
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 from prefect import flow
-from tasks.bases import resolve_base
 
 from flows.pipeline import pipeline
 from flows.presets.loading import load_preset
 from tasks import stages
+from tasks.bases import resolve_base
 from tasks.progress import watched
 from tasks.steps import find_champion, learnt
 

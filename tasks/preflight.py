@@ -3,12 +3,11 @@
 import shutil
 from pathlib import Path
 
-from serving.engines import check_place
-
 from data.check import check_source
 from data.config import DataConfig
 from registry.reach import reachable
 from serving.config import ServingConfig
+from serving.engines import check_place
 from tasks.bases import quick_check_base
 from tasks.config import TrainConfig
 from turnout.errors import ResourceShort

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from serving.ports import free_port
 from turnout.paths import Home
 
 QUIET = {
@@ -70,3 +71,28 @@ def turnout(tmp_path: Path) -> Iterator[Turnout]:
     yield command
     if command.home.engines.exists():
         command("down")
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """A home in which the pipeline ran once, for real, and whose engine is up."""
+
+    turnout: Turnout
+    args: tuple[str, ...]
+    first: dict[str, Any]
+
+    def again(self, *args: str) -> Outcome:
+        return self.turnout(*self.args, *args)
+
+
+@pytest.fixture(scope="session")
+def pipeline_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineRun]:
+    folder = tmp_path_factory.mktemp("pipeline")
+    turnout = Turnout(Home(folder / "home"), folder)
+    args = ("run", "--json", "--set", "name=bot", "--set", f"serving.port={free_port('127.0.0.1')}")
+    outcome = turnout(*args)
+    try:
+        assert outcome.code == 0, outcome
+        yield PipelineRun(turnout, args, outcome.json)
+    finally:
+        turnout("down")

@@ -6,7 +6,6 @@ import typer
 
 from flows.commands.options import Debug, Json
 from flows.output import TerminalWatcher, answer, err, out
-from flows.presets.loading import load_preset
 from flows.server import prefect_api
 from turnout.paths import home
 
@@ -37,9 +36,10 @@ def run(
     The same command again goes on at the first stage that is not done. Exit code 3: the gate refused the version,
     which stays registered.
     """
-    settings = load_preset(config, values or [])
+    from flows.presets.loading import load_preset
     from tasks.preflight import preflight
 
+    settings = load_preset(config, values or [])
     preflight(home=home(), base=settings.base, data=settings.data, train=settings.train, serving=settings.serving)
     watcher = TerminalWatcher()
     try:
@@ -54,7 +54,6 @@ def _run_flow(
     watcher: TerminalWatcher, config: str, values: list[str], promote: bool, base: str, debug: bool
 ) -> dict[str, Any]:
     from tasks.bases import resolve_base
-
     from tasks.progress import timed, watched
 
     with prefect_api(home(), verbose=debug) as server:

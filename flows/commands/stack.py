@@ -7,7 +7,6 @@ import typer
 
 from flows.commands.options import Debug, Json
 from flows.output import TerminalWatcher, answer, out
-from flows.presets.loading import load_preset
 from turnout.paths import home
 
 
@@ -28,9 +27,10 @@ def up(
     What was served last, on this home, is served again; a preset matters only for a first start and for the
     engine's settings.
     """
-    settings = load_preset(config, values or [])
+    from flows.presets.loading import load_preset
     from tasks.standing_up import stand_up
 
+    settings = load_preset(config, values or [])
     watcher = TerminalWatcher()
     watcher.begin("up")
     try:

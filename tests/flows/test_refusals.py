@@ -57,7 +57,7 @@ def test_a_file_of_another_encoding(turnout: Turnout) -> None:
     file.write_bytes('{"instruction": "원인?"}\n'.encode("cp949"))
     error = refused(turnout, "--set", f"data.path={file}", code=2)
     assert "UTF-8" in error["message"]
-    assert "18" in error["message"]
+    assert "offset 17" in error["message"]
 
 
 def test_a_folder_for_a_file(turnout: Turnout) -> None:

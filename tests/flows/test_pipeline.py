@@ -1,0 +1,157 @@
+"""The pipeline for real: training, MLflow, vLLM. One run is shared; the tests go on from it in their order."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from registry.aliases import read_aliases
+from registry.releases import fold, read_log
+from registry.store import connect
+from tests.conftest import Outcome, PipelineRun
+
+pytestmark = pytest.mark.e2e
+
+KEYS = {
+    "name",
+    "version",
+    "base_eval_loss",
+    "eval_loss",
+    "served_eval_loss",
+    "champion_before",
+    "promoted",
+    "gate",
+    "adapter_sha256",
+    "dataset_sha256",
+    "trainable_params",
+    "total_params",
+    "stages",
+}
+STAGES = ["prepare", "train", "score", "register", "deploy", "gate", "release"]
+
+
+def test_a_first_run_trains_proves_and_promotes(pipeline_run: PipelineRun) -> None:
+    result = pipeline_run.first
+    assert result.keys() >= KEYS
+    assert list(result["stages"]) == STAGES
+    assert not any(stage["cached"] for stage in result["stages"].values())
+    assert (result["name"], result["version"], result["promoted"], result["champion_before"]) == ("bot", 1, True, None)
+    assert result["eval_loss"] <= 0.5 * result["base_eval_loss"]
+    assert abs(result["served_eval_loss"] - result["eval_loss"]) <= 0.02
+    assert result["trainable_params"] == 4_884_480
+    assert re.fullmatch(r"[0-9a-f]{64}", result["adapter_sha256"])
+
+
+def test_mlflow_has_the_version_with_its_manifest_and_curve(pipeline_run: PipelineRun) -> None:
+    client = connect(pipeline_run.turnout.home)
+    version = client.get_model_version("bot", "1")
+    assert version.tags["adapter_sha256"] == pipeline_run.first["adapter_sha256"]
+    run = client.get_run(version.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.inputs.dataset_inputs[0].dataset.digest == pipeline_run.first["dataset_sha256"][:36]
+    losses = [metric.value for metric in client.get_metric_history(version.run_id, "loss")]
+    assert len(losses) > 10
+    assert losses[-1] < losses[0]
+    artifacts = [artifact.path for artifact in client.list_artifacts(version.run_id, "report")]
+    assert artifacts == ["report/bot-v1.md"]
+
+
+def test_the_log_says_promoted_and_the_aliases_follow(pipeline_run: PipelineRun) -> None:
+    client = connect(pipeline_run.turnout.home)
+    log = read_log(client, "bot")
+    assert [(event.kind, event.champion, event.effective) for event in log] == [("promote", 1, True)]
+    assert fold(log).champion == 1
+    assert read_aliases(client, "bot") == {"champion": 1}
+
+
+def test_the_same_command_again_does_nothing(pipeline_run: PipelineRun) -> None:
+    again = pipeline_run.again()
+    assert again.code == 0, again
+    result = again.json
+    assert result["version"] == 1
+    assert result["promoted"] is True
+    assert result["champion_before"] == 1
+    cached = {name for name, stage in result["stages"].items() if stage["cached"]}
+    assert cached >= {"prepare", "train", "score", "register", "deploy"}
+    client = connect(pipeline_run.turnout.home)
+    assert [int(version.version) for version in client.search_model_versions("name = 'bot'")] == [1]
+    assert len(read_log(client, "bot")) == 1
+
+
+def test_it_answers_in_the_datasets_format(pipeline_run: PipelineRun) -> None:
+    question = "Analyse this error log: redis.exceptions.ConnectionError: Error 111 connecting to cache:6379"
+    outcome = pipeline_run.turnout("ask", "bot", question, "--json")
+    assert outcome.code == 0, outcome
+    answer = outcome.json
+    assert re.search(r"Cause: .+ Fix: .+", answer["text"], re.DOTALL)
+    assert (answer["version"], answer["backend"], answer["model"]) == (1, "vllm", "bot-v1")
+    assert answer["ttft_ms"] > 0
+    assert answer["tokens_per_second"] > 0
+    assert pipeline_run.turnout("ask", "bot", question, "--version", "v1", "--json").json["text"] == answer["text"]
+
+
+def test_what_is_not_served_is_named(pipeline_run: PipelineRun) -> None:
+    for args, words in ((("nobody", "hello"), "nobody"), (("bot", "hello", "--version", "7"), "bot-v7")):
+        outcome = pipeline_run.turnout("ask", *args, "--json")
+        assert outcome.code == 2, outcome
+        assert words in outcome.json["error"]["message"]
+    unknown = pipeline_run.turnout("history", "bott", "--json")
+    assert unknown.code == 2
+    assert "bot" in unknown.json["error"]["next_step"] + unknown.json["error"]["message"]
+
+
+def in_sync(outcome: Outcome) -> bool:
+    assert outcome.code == 0, outcome
+    return bool(outcome.json["in_sync"])
+
+
+def test_status_versions_and_history_agree(pipeline_run: PipelineRun) -> None:
+    turnout = pipeline_run.turnout
+    (adapter,) = turnout("status", "--json").json["adapters"]
+    assert (adapter["name"], adapter["champion"], adapter["previous"], adapter["in_sync"]) == ("bot", 1, None, True)
+    (served,) = adapter["served"]
+    assert (served["version"], served["loaded"], served["proof"], served["traffic"]) == (1, True, "proven", 1.0)
+    (version,) = turnout("versions", "bot", "--json").json["versions"]
+    assert (version["version"], version["aliases"]) == (1, ["champion"])
+    (event,) = turnout("history", "bot", "--json").json["events"]
+    assert (event["kind"], event["champion"], event["effective"]) == ("promote", 1, True)
+
+
+def test_a_worse_candidate_is_refused_and_traffic_stays(pipeline_run: PipelineRun) -> None:
+    refused = pipeline_run.again("--set", "train.max_steps=2")
+    assert refused.code == 3, refused
+    result = refused.json
+    assert (result["version"], result["promoted"], result["champion_before"]) == (2, False, 1)
+    failed = [rule["name"] for rule in result["gate"]["rules"] if not rule["passed"]]
+    assert failed == ["not_worse_than_champion"]
+    client = connect(pipeline_run.turnout.home)
+    assert read_aliases(client, "bot") == {"champion": 1}
+    assert client.get_model_version("bot", "2").tags["refused"]
+    (adapter,) = pipeline_run.turnout("status", "bot", "--json").json["adapters"]
+    assert [row["version"] for row in adapter["served"]] == [1]
+
+
+def test_a_killed_engine_is_seen_and_brought_back(pipeline_run: PipelineRun) -> None:
+    import psutil
+
+    turnout = pipeline_run.turnout
+    pid = turnout("up", "--json").json["pids"]["engine"]
+    engine = psutil.Process(pid)
+    processes = [engine, *engine.children(recursive=True)]
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, 10)
+    assert not in_sync(turnout("status", "--json"))
+    up = turnout("up", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert up.code == 0, up
+    assert up.json["loaded"] == ["bot-v1"]
+    assert "out of reach" in up.json["problems"][0]
+    assert in_sync(turnout("status", "--json"))
+
+
+def test_down_leaves_nothing_and_can_be_repeated(pipeline_run: PipelineRun, tmp_path: Path) -> None:
+    turnout = pipeline_run.turnout
+    (pid,) = turnout("down", "--json").json["stopped"]
+    assert not Path(f"/proc/{pid}").exists()
+    assert turnout("down", "--json").json == {"stopped": []}
+    assert turnout("ask", "bot", "hello", "--json").code == 1

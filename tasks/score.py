@@ -1,0 +1,168 @@
+"""Scores base, candidate and champion on the same validation tokens: the child process of `tasks.scoring`."""
+
+from pathlib import Path
+from typing import Any
+
+from data.rows import ScoredRow, validation_sample
+from tasks.bases import parity_folder
+from tasks.children import main, quieten, say
+from tasks.config import ScoreConfig
+from turnout.errors import ScoringFailed
+from turnout.files import exclusive, write_json
+from turnout.references import Base, Dataset, Loss, Sample, Scores, from_json
+
+ROWS = "rows.json"
+
+
+def run(job: dict[str, Any]) -> Scores:
+    quieten()
+    dataset, base = from_json(Dataset, job["dataset"]), from_json(Base, job["base"])
+    return score_here(dataset, base, job["adapters"], ScoreConfig(**job["config"]), Path(job["work_folder"]), job)
+
+
+def score_here(
+    dataset: Dataset,
+    base: Base,
+    adapters: dict[str, str],
+    config: ScoreConfig,
+    work_folder: Path,
+    how: dict[str, Any],
+) -> Scores:
+    """Score in this process; `adapters` are the folders of "candidate" and, if there is one, "champion".
+
+    `how` holds `double_quantisation`, as the candidate was trained, and `write_parity`. Leaves each row's loss
+    of each model in `work_folder/rows.json`.
+
+    Raises:
+        ScoringFailed: there is nothing to score on, or a loss is not finite.
+    """
+    from tasks.losses import row_losses
+
+    rows = validation_sample(dataset, config.max_rows)
+    if not rows:
+        raise ScoringFailed("there are no validation rows to score on", "Raise data.validation_fraction.")
+    losses: dict[str, list[float]] = {}
+    say(work_folder, "loading the base at training precision")
+    model = _at_training_precision(base, how["double_quantisation"], how["write_parity"])
+    say(work_folder, "scoring the base")
+    losses["base"] = row_losses(model, rows, config.batch_size)
+    answers = {"base": _answers(model, rows, base, config, work_folder, "base")}
+    model = _with_adapters(model, adapters)
+    for name in adapters:
+        say(work_folder, f"scoring the {name}")
+        model.set_adapter(name)
+        losses[name] = row_losses(model, rows, config.batch_size)
+        answers[name] = _answers(model, rows, base, config, work_folder, name)
+    del model
+    losses |= _on_original(base, adapters["candidate"], rows, config, work_folder)
+    _keep_rows(rows, losses, work_folder)
+    return Scores(
+        **{name: _loss(rows, losses.get(name)) for name in ("base", "candidate", "champion")},  # type: ignore[arg-type]
+        base_original=_mean(rows, losses["base_original"]),
+        candidate_original=_mean(rows, losses["candidate_original"]),
+        samples=_samples(rows, answers, config.samples),
+    )
+
+
+def _at_training_precision(base: Base, double_quantisation: bool, write_parity: bool) -> Any:
+    """The weights that training computed with: NF4, or its bf16 twin where that is there, which is faster."""
+    from tasks.quantise import fits_in_bf16, load_bf16
+
+    twin = parity_folder(base, double_quantisation)
+    fits = fits_in_bf16(base.path)
+    if not (twin.is_dir() and fits):
+        from tasks.parity import write_parity as write
+        from tasks.quantise import load_nf4
+
+        model = load_nf4(base.path, double_quantisation)
+        if write_parity and not twin.is_dir():
+            with exclusive(twin.with_suffix(".lock")):
+                if not twin.is_dir():
+                    write(model, base, twin)
+        if not (twin.is_dir() and fits):
+            return model
+        del model
+    return load_bf16(twin)
+
+
+def _with_adapters(model: Any, adapters: dict[str, str]) -> Any:
+    from peft import PeftModel
+
+    from tasks.quantise import compute_dtype
+
+    for name, folder in adapters.items():
+        if isinstance(model, PeftModel):
+            model.load_adapter(folder, adapter_name=name)
+        else:
+            model = PeftModel.from_pretrained(model, folder, adapter_name=name)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.data = parameter.data.to(compute_dtype())
+    return model.eval()
+
+
+def _on_original(
+    base: Base, candidate: str, rows: list[ScoredRow], config: ScoreConfig, work_folder: Path
+) -> dict[str, list[float]]:
+    """Losses on the base as it was published."""
+    from tasks.losses import row_losses
+    from tasks.quantise import load_bf16
+
+    say(work_folder, "scoring on the base as published")
+    model = load_bf16(base.path)
+    of_base = row_losses(model, rows, config.batch_size)
+    model = _with_adapters(model, {"candidate": candidate})
+    return {"base_original": of_base, "candidate_original": row_losses(model, rows, config.batch_size)}
+
+
+def _answers(
+    model: Any, rows: list[ScoredRow], base: Base, config: ScoreConfig, work_folder: Path, name: str
+) -> list[str]:
+    from tasks.losses import greedy_answers
+
+    if not config.samples:
+        return []
+    say(work_folder, f"writing the sample answers of the {name}")
+    prompts = [row.prompt_ids for row in rows[: config.samples]]
+    return greedy_answers(model, prompts, base, config.sample_tokens)
+
+
+def _samples(rows: list[ScoredRow], answers: dict[str, list[str]], count: int) -> tuple[Sample, ...]:
+    def said(row: ScoredRow, role: str) -> str:
+        return next((str(entry["content"]) for entry in reversed(row.messages) if entry["role"] == role), "")
+
+    return tuple(
+        Sample(said(row, "user"), said(row, "assistant"), **{name: texts[index] for name, texts in answers.items()})
+        for index, row in enumerate(rows[:count])
+    )
+
+
+def _loss(rows: list[ScoredRow], sums: list[float] | None) -> Loss | None:
+    return None if sums is None else _mean(rows, sums)
+
+
+def _mean(rows: list[ScoredRow], sums: list[float]) -> Loss:
+    import math
+
+    tokens = sum(sum(row.loss_mask) for row in rows)
+    nats = math.fsum(sums) / tokens
+    if not math.isfinite(nats):
+        raise ScoringFailed(f"the mean loss over {tokens} tokens is {nats}", "Train with a lower learning rate.")
+    return Loss(nats=nats, tokens=tokens, rows=len(rows))
+
+
+def _keep_rows(rows: list[ScoredRow], losses: dict[str, list[float]], work_folder: Path) -> None:
+    """Per model, each row's digest with its summed loss in nats and its tokens."""
+    tokens = [sum(row.loss_mask) for row in rows]
+    kept = {
+        name: [
+            {"row_sha256": row.row_sha256, "nll_sum": nll, "tokens": count}
+            for row, nll, count in zip(rows, sums, tokens, strict=True)
+        ]
+        for name, sums in losses.items()
+    }
+    write_json(work_folder / ROWS, kept)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -155,7 +155,8 @@ def _outcome(folder: Path, code: int, module: str, failure: type[TurnoutError]) 
     if code == 0 and (folder / RESULT).is_file():
         return read_json(folder / RESULT)
     if error := read_json(folder / ERROR):
-        kinds = {kind.kind: kind for kind in vars(errors).values() if isinstance(kind, type)}
+        known = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TurnoutError)]
+        kinds = {kind.kind: kind for kind in known}
         raise kinds.get(error["kind"], failure)(error["message"], error["next_step"])
     if code == -9:
         raise ResourceShort(

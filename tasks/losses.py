@@ -51,7 +51,7 @@ def _batch_losses(model: Any, rows: list[ScoredRow]) -> list[float]:
     logits = model(input_ids=ids, attention_mask=there, logits_to_keep=asked, use_cache=False).logits
     targets, counts = ids[:, asked + 1].to(logits.device), counts[:, asked + 1].to(logits.device)
     nll = torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), targets, reduction="none")
-    return (nll.double() * counts).sum(dim=1).tolist()  # type: ignore[no-any-return]
+    return (nll.double() * counts).sum(dim=1).tolist()
 
 
 def greedy_answers(model: Any, prompts: list[list[int]], base: Base, max_tokens: int) -> list[str]:

@@ -30,7 +30,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path) -> Any:
     """The JSON value in `path`, or None where there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -70,13 +70,14 @@ def launch_engine(
                 return engine
             if not beside:
                 raise EngineError(reason, "Stop it first (turnout down), or set serving.mode=restart.")
-        for dead in list_engines(home):
-            if not dead.alive:
-                _end(home, dead, _GIVE_UP_PATIENCE_S)
+        dead = [engine for engine in list_engines(home) if not engine.alive]
+        for engine in dead:
+            _end(home, engine, _GIVE_UP_PATIENCE_S)
         if running:
             config = config.model_copy(update={"port": free_port(config.host)})
         else:
-            require_free_port(config.host, config.port)
+            # What is left of a killed engine may take some seconds to give its memory and its port back.
+            require_free_port(config.host, config.port, patience_s=15.0 if dead else 0.0)
         machine = this_machine()
         launch = build_launch(base, config, rank, machine, adapters)
         engine = Engine(

@@ -2,29 +2,39 @@
 
 import errno
 import socket
+import time
 
 import psutil
 
 from turnout.errors import ResourceShort
 
 
-def require_free_port(host: str, port: int) -> None:
-    """Raises ResourceShort when nothing can listen on `host`:`port`; the message names who does."""
+def require_free_port(host: str, port: int, patience_s: float = 0.0) -> None:
+    """Raises ResourceShort when nothing can listen on `host`:`port` for `patience_s`; the message names who does."""
+    deadline = time.monotonic() + patience_s
+    while error := _binding_error(host, port):
+        if error.errno != errno.EADDRINUSE:
+            raise ResourceShort(
+                f"the engine cannot listen on {host}:{port}: {error.strerror or error}",
+                "Choose another address: --set serving.host=127.0.0.1 --set serving.port=8000",
+            )
+        if time.monotonic() > deadline:
+            raise ResourceShort(
+                f"port {port} on {host}, where the engine is to listen, is taken by {_listener(port)}",
+                f"Stop that process, or choose another port: --set serving.port={port + 1}",
+            )
+        time.sleep(0.2)
+
+
+def _binding_error(host: str, port: int) -> OSError | None:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ResourceShort(
-                f"port {port} on {host}, where the engine is to listen, is taken by {_listener(port)}",
-                f"Stop that process, or choose another port: --set serving.port={port + 1}",
-            ) from error
-        raise ResourceShort(
-            f"the engine cannot listen on {host}:{port}: {error.strerror or error}",
-            "Choose another address: --set serving.host=127.0.0.1 --set serving.port=8000",
-        ) from error
+        return error
+    return None
 
 
 def free_port(host: str) -> int:

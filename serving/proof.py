@@ -89,9 +89,9 @@ async def prove(
     repeated = await score_rows(client, subject.base_name, evidence.rows[:NOISE_ROWS])
     served = await score_rows(client, subject.name, evidence.rows, progress)
     there = served[:BASE_ROWS]
-    effect, effect_limit = _check_effect(subject, base, repeated, there)
+    effect, effect_limit = check_effect(subject.name, base, repeated, there)
     loss = mean_loss(served)
-    _check_parity(subject, loss.nats, evidence)
+    check_parity(subject.name, loss.nats, evidence.trained_nats, evidence.tolerance)
     quick = await asyncio.gather(*(record(client, subject.name, messages) for messages in _quick(evidence)))
     check_files(subject.name, subject.folder, subject.adapter_sha256)
     proof = Proof(
@@ -157,13 +157,17 @@ async def _check_template(client: EngineClient, subject: Subject, probes: Sequen
             )
 
 
-def _check_effect(subject: Subject, base: Logprobs, repeated: Logprobs, served: Logprobs) -> tuple[float, float]:
-    """The adapter's distance from the base, and the limit: thrice the distance of the base from itself."""
-    noise = mean_distance(base[:NOISE_ROWS], repeated)
+def check_effect(name: str, base: Logprobs, repeated: Logprobs, served: Logprobs) -> tuple[float, float]:
+    """The adapter's distance from the base, and the limit: thrice the distance of the base from itself, in nats.
+
+    Raises:
+        ProofFailed: it is nearer than that.
+    """
+    noise = mean_distance(base[: len(repeated)], repeated)
     effect, limit = mean_distance(base, served), max(LEAST_EFFECT_NATS, 3 * noise)
-    if effect < limit:
+    if not effect >= limit:
         raise failure(
-            subject.name,
+            name,
             "effect",
             f"its log-probabilities differ from the base's by {effect:.5f} nats a token, and must by {limit:.5f}: "
             "the engine serves the base alone, or the adapter does nothing",
@@ -171,15 +175,16 @@ def _check_effect(subject: Subject, base: Logprobs, repeated: Logprobs, served: 
     return effect, limit
 
 
-def _check_parity(subject: Subject, served_nats: float, evidence: Evidence) -> None:
-    difference = abs(served_nats - evidence.trained_nats)
+def check_parity(name: str, served_nats: float, trained_nats: float, tolerance: float) -> None:
+    """Raises ProofFailed when the losses differ by more than `tolerance` nats."""
+    difference = abs(served_nats - trained_nats)
     # Written so that a NaN, which compares false with everything, fails.
-    if not difference <= evidence.tolerance:
+    if not difference <= tolerance:
         raise failure(
-            subject.name,
+            name,
             "parity",
-            f"its loss is {served_nats:.4f} nats as served and {evidence.trained_nats:.4f} as trained: they differ "
-            f"by {difference:.4f}, the limit is {evidence.tolerance}",
+            f"its loss is {served_nats:.4f} nats as served and {trained_nats:.4f} as trained: they differ "
+            f"by {difference:.4f}, the limit is {tolerance}",
         )
 
 

@@ -34,7 +34,7 @@ async def quick_probe(client: EngineClient, name: str, kept: Sequence[QuickRecor
     for before, answer in zip(kept, answers, strict=True):
         if before.prompt_ids != answer.prompt_ids:
             raise failure(name, "template", f"a kept prompt of {len(before.prompt_ids)} ids now has other ids")
-        worst = max(_shifts(before, answer), default=0.0)
+        worst = max(shifts(before, answer), default=0.0)
         if worst > QUICK_TOLERANCE_NATS:
             figures = f"a greedy token's log-probability moved by {worst:.3f} nats, limit {QUICK_TOLERANCE_NATS}"
             raise failure(name, "quick probe", figures)
@@ -46,17 +46,19 @@ async def record(client: EngineClient, name: str, messages: list[Message]) -> Qu
     return QuickRecord(messages, answer.prompt_ids, answer.token_ids, answer.logprobs)
 
 
-def _shifts(before: QuickRecord, answer: Continuation) -> list[float]:
-    """How far each kept token's log-probability moved, up to and with the first position where the tokens differ."""
-    shifts = []
+def shifts(before: QuickRecord, answer: Continuation) -> list[float]:
+    """How far each kept token's log-probability moved, in nats, up to and with the first position where they part.
+
+    Two tokens that are all but equally likely may change places; one that is out of the top five has moved without
+    measure.
+    """
+    moved = []
     for position, (token, kept) in enumerate(zip(before.token_ids, before.logprobs, strict=True)):
-        if position >= len(answer.token_ids):
+        top = answer.top[position] if position < len(answer.top) else {}
+        moved.append(abs(top.get(token, float("-inf")) - kept))
+        if not top or answer.token_ids[position] != token:
             break
-        # Two tokens that are all but equally likely may change places; a token out of the top five has moved far.
-        shifts.append(abs(answer.top[position].get(token, float("-inf")) - kept))
-        if answer.token_ids[position] != token:
-            break
-    return shifts
+    return moved
 
 
 def failure(name: str, rule: str, figures: str) -> ProofFailed:

@@ -78,7 +78,7 @@ def evidence(workshop: Workshop) -> Evidence:
         encoded = encode(turns, tokenizer)
         return ScoredRow("", encoded.input_ids, encoded.loss_mask, [turn.as_dict() for turn in turns])
 
-    rows = [scored(row.messages) for row in read_rows(SAMPLE).rows[:12]]
+    rows = [scored(row.messages) for row in read_rows(SAMPLE).rows[:6]]
     probes = [
         (messages, scored([*(Turn(**turn) for turn in messages), Turn("assistant", "An answer.")]).prompt_ids)
         for messages in CONVERSATIONS

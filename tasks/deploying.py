@@ -18,6 +18,7 @@ from serving.room import free_room
 from serving.routes import read_routes
 from tasks import progress
 from tasks.bases import ensure_parity_base
+from tasks.config import TrainConfig
 from turnout.errors import EngineError, ProofFailed
 from turnout.files import write_json
 from turnout.paths import Home, home
@@ -45,15 +46,25 @@ class Served:
 
 
 def deploy(
-    config: ServingConfig, max_rows: int, version: Version, dataset: Dataset, scores: Scores, base: Base
+    config: ServingConfig,
+    train: TrainConfig,
+    max_rows: int,
+    version: Version,
+    dataset: Dataset,
+    scores: Scores,
+    base: Base,
 ) -> Served:
     """Load `version` into an engine that serves its base, and prove it there before any traffic.
+
+    `train` says how the base was quantised, which the parity base repeats.
 
     Raises:
         EngineError: no engine can be had for it, or the engine refuses it.
     """
     here = home()
-    served_base = ensure_parity_base(base) if config.base == "parity" else base
+    served_base = base
+    if config.base == "parity":
+        served_base = ensure_parity_base(base, double_quantisation=train.double_quantisation, progress=progress.update)
     folder = fetch(connect(here), version, here)
     check_fits(version.manifest, served_base, folder)
     engine, seconds = engine_for(here, served_base, config, version.manifest.rank)

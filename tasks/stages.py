@@ -31,9 +31,11 @@ def train(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> Adapt
 
 
 @stage("score", retries=2)
-def score(config: ScoreConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None) -> Scores:
+def score(
+    config: ScoreConfig, train: TrainConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None
+) -> Scores:
     """Measure base, candidate and champion on the same validation tokens."""
-    return steps.score(config, dataset, adapter, base, champion)
+    return steps.score(config, train, dataset, adapter, base, champion)
 
 
 @stage("register", retries=2)
@@ -46,10 +48,16 @@ def register(
 
 @stage("deploy", retries=1)
 def deploy(
-    config: ServingConfig, max_rows: int, version: Version, dataset: Dataset, scores: Scores, base: Base
+    config: ServingConfig,
+    train: TrainConfig,
+    max_rows: int,
+    version: Version,
+    dataset: Dataset,
+    scores: Scores,
+    base: Base,
 ) -> Served:
     """Load the version into an engine and prove it there, without traffic."""
-    return deploying.deploy(config, max_rows, version, dataset, scores, base)
+    return deploying.deploy(config, train, max_rows, version, dataset, scores, base)
 
 
 @stage("gate")

@@ -106,8 +106,10 @@ def learnt(champion: Version, config: TrainConfig, dataset: Dataset, base: Base)
     return was == (dataset.sha256, base.sha256, train_digest(config))
 
 
-def score(config: ScoreConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None) -> Scores:
-    """Losses of base, candidate and champion on the same validation tokens.
+def score(
+    config: ScoreConfig, train: TrainConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None
+) -> Scores:
+    """Losses of base, candidate and champion on the same validation tokens, on the base as `train` quantised it.
 
     A champion of another base is left out: its loss in nats a token means something else.
     """
@@ -119,6 +121,7 @@ def score(config: ScoreConfig, dataset: Dataset, adapter: Adapter, base: Base, c
         "adapter": adapter.adapter_sha256,
         "champion": rival,
         "base": base.sha256,
+        "double_quantisation": train.double_quantisation,
         "score": config.model_dump(mode="json"),
     }
 
@@ -128,7 +131,14 @@ def score(config: ScoreConfig, dataset: Dataset, adapter: Adapter, base: Base, c
             against = Champion(str(fetch(connect(here), champion, here)), rival)
         work = here.stages / "score" / key
         return score_adapter(
-            dataset, base, adapter, against, config, work_folder=work, progress=lambda text: progress.update(text)
+            dataset,
+            base,
+            adapter,
+            against,
+            config,
+            work_folder=work,
+            double_quantisation=train.double_quantisation,
+            progress=progress.update,
         )
 
     return cached(here, "score", inputs, Scores, make, lambda _scores: True)

@@ -84,21 +84,17 @@ def _trainer(
     tokens_before: int,
 ) -> Any:
     from peft import LoraConfig
-    from trl import SFTTrainer
 
     from data.tokens import load_tokenizer
     from tasks.quantise import compute_dtype
+    from tasks.trainer import AdapterTrainer
     from tasks.training_callback import StepWatch
     from tasks.training_rows import rows
-
-    class Trainer(SFTTrainer):
-        def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-            """None is wanted: it names this machine's paths, and the version's manifest says more."""
 
     tokenizer = load_tokenizer(base.path)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    trainer = Trainer(
+    trainer = AdapterTrainer(
         model=model,
         args=_arguments(dataset, config, run_folder / "checkpoints"),
         train_dataset=rows(dataset.train_file),
@@ -111,8 +107,8 @@ def _trainer(
             target_modules=targets,
             task_type="CAUSAL_LM",
         ),
-        callbacks=[StepWatch(run_folder, tokens_before)],
     )
+    trainer.add_callback(StepWatch(run_folder, tokens_before, lambda: trainer.tokens_seen))
     trainable = [parameter for parameter in trainer.model.parameters() if parameter.requires_grad]
     if not trainable:
         raise TrainingFailed("the model has no trainable parameter", "Check train.target_modules.")

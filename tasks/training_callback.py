@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ class StepWatch(TrainerCallback):
     `seconds` is the step's own time, `tokens` counts from the start of the training, over all its attempts.
     """
 
-    def __init__(self, run_folder: Path, tokens_before: int) -> None:
+    def __init__(self, run_folder: Path, tokens_before: int, tokens_seen: Callable[[], int]) -> None:
         self.file = run_folder / METRICS
-        self.tokens_before = tokens_before
+        self.tokens_before, self.tokens_seen = tokens_before, tokens_seen
         self.tokens = tokens_before
         self.began = self.seconds = 0.0
 
@@ -36,7 +37,7 @@ class StepWatch(TrainerCallback):
             self._write(where | {"eval_loss": logs["eval_loss"]})
         elif "loss" in logs:
             check_step(state.global_step, logs)
-            tokens = self.tokens_before + int(logs.get("num_tokens", 0))
+            tokens = self.tokens_before + self.tokens_seen()
             speed = (tokens - self.tokens) / self.seconds if self.seconds else 0.0
             self.tokens = tokens
             self._write(

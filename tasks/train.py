@@ -44,25 +44,25 @@ def train_here(dataset: Dataset, base: Base, config: TrainConfig, run_folder: Pa
     model = load_nf4(base.path, config.double_quantisation)
     targets = check_targets(config.target_modules, model, base.name)
     tokens = max((line["tokens"] for line in lines if "tokens" in line), default=0)
-    trainer = _trainer(model, targets, dataset, base, config, run_folder, tokens)
+    trainer = make_trainer(model, targets, dataset, base, config, run_folder, tokens)
     print(f"ready to train after {time.monotonic() - began:.1f} s", flush=True)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     save_adapter(trainer.model, base.id, run_folder / "adapter")
     return _reference(trainer, base, config, run_folder)
 
 
-def check_targets(wanted: tuple[str, ...] | str, model: Any, base_name: str) -> list[str] | str:
-    """The target modules as peft takes them.
+def check_targets(wanted: tuple[str, ...] | str, model: Any, base_name: str) -> list[str]:
+    """The names of the modules to adapt; "all-linear" means every linear layer that NF4 holds, so not the head.
 
     Raises:
         BadInput: one of them is the name of no linear layer; names near ones.
     """
     from tasks.quantise import linear_4bit
 
-    if isinstance(wanted, str):
-        return wanted
     paths = list(linear_4bit(model))
     names = sorted({path.rsplit(".", 1)[-1] for path in paths})
+    if isinstance(wanted, str):
+        return names
     for target in wanted:
         if not any(path == target or path.endswith(f".{target}") for path in paths):
             near = difflib.get_close_matches(target, names, 1)
@@ -74,9 +74,9 @@ def check_targets(wanted: tuple[str, ...] | str, model: Any, base_name: str) -> 
     return list(wanted)
 
 
-def _trainer(
+def make_trainer(
     model: Any,
-    targets: list[str] | str,
+    targets: list[str],
     dataset: Dataset,
     base: Base,
     config: TrainConfig,

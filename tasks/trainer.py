@@ -35,5 +35,11 @@ class AdapterTrainer(SFTTrainer):
         items = num_items_in_batch if num_items_in_batch is not None else (targets != -100).sum()
         return total / torch.as_tensor(items).clamp(min=1)
 
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """As ever, but a training with evaluations in between gives the very adapter of one without: reading the
+        rows draws random numbers, which would change the dropout of the steps after it."""
+        with torch.random.fork_rng():
+            return super().evaluate(*args, **kwargs)
+
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """None is wanted: it names this machine's paths, and the version's manifest says more."""

@@ -1,7 +1,6 @@
 """Watches a running training: writes each step's metrics, stops one that learns nothing, marks checkpoints whole."""
 
 import json
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from tasks.checkpoints import METRICS, mark_complete
-from turnout.errors import TrainingFailed
+from tasks.guards import check_step
 
 
 class StepWatch(TrainerCallback):
@@ -58,22 +57,3 @@ class StepWatch(TrainerCallback):
     def _write(self, line: dict[str, Any]) -> None:
         with open(self.file, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-
-
-def check_step(step: int, logs: dict[str, float]) -> None:
-    """Stop a training that cannot learn. The gradient's norm is over the LoRA weights, the only trainable ones.
-
-    Raises:
-        TrainingFailed: NaN or infinite loss or gradients, or gradients that are all zero.
-    """
-    loss, norm = logs["loss"], logs["grad_norm"]
-    if not math.isfinite(loss) or not math.isfinite(norm):
-        raise TrainingFailed(
-            f"step {step}: the loss is {loss} and the gradients' norm {norm}",
-            "Lower train.learning_rate or train.max_grad_norm, or raise train.warmup_steps.",
-        )
-    if norm == 0:
-        raise TrainingFailed(
-            f"step {step}: the gradients of all LoRA weights are zero (loss {loss:.4f}), so nothing is learned",
-            "No setting helps: a kernel without gradients is in use. Report it with the versions in requirements/.",
-        )

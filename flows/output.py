@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from turnout.errors import TurnoutError
 
-out = Console(highlight=False, soft_wrap=True)
+# Tables are cut to the width of a terminal; a file or a pipe has none.
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 

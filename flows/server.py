@@ -5,6 +5,7 @@ it outlives a killed run. This one starts while the pipeline still checks its in
 """
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,13 +13,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from turnout.errors import TurnoutError
 from turnout.paths import Home
 
 READY_TIMEOUT_S = 180.0
+GRACE_S = 20.0
 
 
 class TemporaryServer:
@@ -59,36 +60,27 @@ class TemporaryServer:
             "Point PREFECT_API_URL at a running Prefect server, or run again.",
         )
 
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
+def prefect_api(home: Home, *, verbose: bool = False) -> TemporaryServer | None:
+    """Have a Prefect API: the configured one (None), or a temporary one. Call before Prefect is imported.
 
-@contextmanager
-def prefect_api(home: Home, *, verbose: bool = False) -> Iterator[TemporaryServer | None]:
-    """Have an API for the block: the configured one, or a temporary one. Call before Prefect is imported."""
+    The temporary one is not stopped here: Prefect sends its last logs and events while this process ends.
+    """
     # Prefect logs a failed task with its traceback; the command prints the failure itself.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
     if os.environ.get("PREFECT_API_URL"):
-        yield None
-        return
+        return None
     server = TemporaryServer(home)
     os.environ["PREFECT_API_URL"] = server.api_url
-    try:
-        yield server
-    finally:
-        del os.environ["PREFECT_API_URL"]
-        server.stop()
+    return server
 
 
 def _end_with_parent() -> None:
     """The parent holds the other end of standard input; when it ends, however it ends, the read returns."""
     sys.stdin.buffer.read()
-    os._exit(0)
+    os.kill(os.getpid(), signal.SIGTERM)  # lets the server write down what it was sent last
+    time.sleep(GRACE_S)
+    os._exit(1)
 
 
 def _serve(port: int) -> None:

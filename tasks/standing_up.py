@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from registry.adapters import fetch
 from registry.reach import reachable
 from registry.releases import fold, read_log
@@ -14,6 +16,7 @@ from serving.routes import NameRoutes, RoutedVersion, Routes, load_routes, read_
 from serving.stack import up
 from tasks.bases import ensure_parity_base, resolve_base
 from turnout.errors import RegistryUnavailable
+from turnout.files import read_json
 from turnout.paths import Home
 from turnout.references import Base
 
@@ -54,6 +57,15 @@ def stand_up(
         "loaded": [placed.name for placed in stack.placed],
         "problems": problems,
     }
+
+
+def remembered(home: Home) -> ServingConfig | None:
+    """The settings that the engine of this home was last started with; None before the first start."""
+    kept = read_json(home.serving)
+    try:
+        return ServingConfig.model_validate(kept) if kept else None
+    except ValidationError:
+        return None  # written by another version of Turnout
 
 
 def _base(name: str, config: ServingConfig) -> Base:

@@ -54,18 +54,18 @@ def _run_flow(
     watcher: TerminalWatcher, config: str, values: list[str], promote: bool, base: str, debug: bool
 ) -> dict[str, Any]:
     from tasks.bases import resolve_base
-    from tasks.progress import timed, watched
+    from tasks.progress import timed, update, watched
 
-    with prefect_api(home(), verbose=debug) as server:
-        # The bundled base is made, once, while Prefect comes up; a stage of the flow finds it there.
-        with watched(watcher), timed("base"):
-            resolve_base(base)
-        if server is not None:
-            server.wait_until_ready()
-        from flows.pipeline import pipeline
+    server = prefect_api(home(), verbose=debug)
+    # The bundled base is made, once, while Prefect comes up; a stage of the flow finds it there.
+    with watched(watcher), timed("base"):
+        resolve_base(base, update)
+    if server is not None:
+        server.wait_until_ready()
+    from flows.pipeline import pipeline
 
-        with watched(watcher):
-            return pipeline(config, values, promote)
+    with watched(watcher):
+        return pipeline(config, values, promote)
 
 
 def show(result: dict[str, Any]) -> None:

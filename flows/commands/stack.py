@@ -16,7 +16,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def up(
-    config: Annotated[str, typer.Option("-c", "--config", help="A preset's name, or a YAML file.")] = "tiny-cpu",
+    config: Annotated[str | None, typer.Option("-c", "--config", help="A preset's name, or a YAML file.")] = None,
     values: Annotated[list[str] | None, typer.Option("--set", help="Set one value, as in serving.port=8001.")] = None,
     routes: Annotated[Path | None, typer.Option("--routes", help="Serve these routes; no registry is asked.")] = None,
     json: Json = False,
@@ -24,17 +24,17 @@ def up(
 ) -> None:
     """Start the engine with the champions loaded and probed, or find it running; returns when it is ready.
 
-    What was served last, on this home, is served again; a preset matters only for a first start and for the
-    engine's settings.
+    It starts as it was started last in this home, unless a preset or a value is given.
     """
     from flows.presets.loading import load_preset
-    from tasks.standing_up import stand_up
+    from tasks.standing_up import remembered, stand_up
 
-    settings = load_preset(config, values or [])
+    settings = load_preset(config or "tiny-cpu", values or [])
+    serving = settings.serving if config or values else remembered(home()) or settings.serving
     watcher = TerminalWatcher()
     watcher.begin("up")
     try:
-        result = stand_up(home(), settings.base, settings.serving, routes, watcher.update)
+        result = stand_up(home(), settings.base, serving, routes, watcher.update)
     finally:
         watcher.close()
     answer(result, json, _show_up)

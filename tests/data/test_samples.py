@@ -18,9 +18,9 @@ def test_the_samples_are_listed() -> None:
 
 def test_incidents_has_enough_rows_in_two_languages_and_the_asked_shape() -> None:
     rows = check_source(DataConfig(path="sample:incidents")).rows
-    assert len(rows) >= 200
+    assert len(rows) >= 160
     assert len({conversation_sha256(row.prompt) for row in rows}) == len(rows)
-    assert len({row.messages[-1].content for row in rows}) == len(rows)
+    assert len({row.messages[-1].content for row in rows}) >= 2 * 12  # of 12 kinds of fault, in two languages
     korean = [row for row in rows if KOREAN.search(row.messages[0].content)]
     assert 0.15 < len(korean) / len(rows) < 0.3
     for row in rows:
@@ -37,7 +37,8 @@ def test_incidents_are_short_enough_to_train_on_two_cores(base: Base) -> None:
     rows = check_source(DataConfig(path="sample:incidents"))
     tokenizer = load_tokenizer(base.path)
     lengths = [len(item.input_ids) for item in encode_all([row.messages for row in rows.rows], tokenizer)]
-    assert max(lengths) <= 110 and sum(lengths) < 20_000
+    assert max(lengths) <= 120
+    assert sum(lengths) < 15_000
 
 
 def test_the_six_rows_are_korean_like_the_articles() -> None:

@@ -7,8 +7,10 @@ from prefect import flow
 from flows.presets.loading import load_preset
 from tasks import stages
 from tasks.bases import resolve_base
+from tasks.preflight import preflight
 from tasks.progress import watched
 from tasks.steps import find_champion
+from turnout.paths import home
 
 
 @flow(name="pipeline")
@@ -21,6 +23,7 @@ def pipeline(preset: str = "tiny-cpu", overrides: list[str] | None = None, promo
         promote: switch traffic to the version if the gate lets it pass.
     """
     config = load_preset(preset, overrides or [])
+    preflight(home=home(), base=config.base, data=config.data, train=config.train, serving=config.serving)
     with watched() as run:
         base = resolve_base(config.base)
         dataset = stages.prepare(config.data, base)

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
 
 from turnout.errors import TurnoutError
 from turnout.paths import Home
@@ -31,7 +33,7 @@ class TemporaryServer:
             self.port = probe.getsockname()[1]
         self.log = home.logs / "prefect-server.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.log, "wb") as log:
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "flows.server", str(self.port)],
                 stdin=subprocess.PIPE,
@@ -68,11 +70,22 @@ def prefect_api(home: Home, *, verbose: bool = False) -> TemporaryServer | None:
     """
     # Prefect logs a failed task with its traceback; the command prints the failure itself.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
-    if os.environ.get("PREFECT_API_URL"):
+    if os.environ.get("PREFECT_API_URL") or _profile_has_server():
         return None
     server = TemporaryServer(home)
     os.environ["PREFECT_API_URL"] = server.api_url
     return server
+
+
+def _profile_has_server() -> bool:
+    """Whether the active profile of Prefect names a server. Read here, because Prefect's import takes its settings."""
+    folder = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    try:
+        profiles = tomllib.loads((folder / "profiles.toml").read_text("utf-8"))
+        active = os.environ.get("PREFECT_PROFILE") or profiles["active"]
+        return bool(profiles["profiles"][active].get("PREFECT_API_URL"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _end_with_parent() -> None:

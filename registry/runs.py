@@ -54,6 +54,12 @@ def log_metrics(client: "MlflowClient", run_id: str, step: int, metrics: Mapping
 
 
 @translated()
+def last_step(client: "MlflowClient", run_id: str, metric: str) -> int:
+    """The highest step at which `metric` was logged; 0 where it never was."""
+    return max((entry.step for entry in client.get_metric_history(run_id, metric)), default=0)
+
+
+@translated()
 def log_params(client: "MlflowClient", run_id: str, params: Mapping[str, Any]) -> None:
     """Log `params`, nested ones as `train.lora_rank`. A parameter that the run has keeps its first value."""
     from mlflow.entities import Param
@@ -101,8 +107,9 @@ def log_report_files(client: "MlflowClient", run_id: str, files: Iterable[Path])
 def finish_run(
     client: "MlflowClient", run_id: str, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED"
 ) -> None:
-    """End the run; `open_run` takes it up again."""
-    client.set_terminated(run_id, status)
+    """End the run, if it has not ended so already; `open_run` takes it up again."""
+    if client.get_run(run_id).info.status != status:
+        client.set_terminated(run_id, status)
 
 
 def _ensure_experiment(client: "MlflowClient", name: str, home: Home) -> str:

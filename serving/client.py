@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from turnout.errors import EngineError, LoadRefused
+from turnout.errors import EngineError, EngineUnreachable, LoadRefused
 
 Message = dict[str, Any]
 
@@ -185,10 +185,10 @@ class EngineClient:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: BaseException) -> EngineError:
-        return self._error(f"does not answer: {str(error) or type(error).__name__}")
+        return self._error(f"does not answer: {str(error) or type(error).__name__}", EngineUnreachable)
 
-    def _error(self, what: str) -> EngineError:
-        return EngineError(f"the engine at {self.url} {what}", "See its log, and start it again: turnout up")
+    def _error(self, what: str, kind: type[EngineError] = EngineError) -> EngineError:
+        return kind(f"the engine at {self.url} {what}", "See its log, and start it again: turnout up")
 
 
 def _require_absolute_folder(name: str, folder: Path) -> None:

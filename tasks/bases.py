@@ -54,6 +54,13 @@ def quick_check_base(name: str) -> None:
         hub.find_on_hub(name)
 
 
+def base_on_disk(name: str) -> Base | None:
+    """What `resolve_base` gives, if it takes neither making nor fetching; None otherwise."""
+    if name == BUNDLED:
+        return _describe_bundled() if _bundled_folder().is_dir() else None
+    return resolve_base(name) if _folder(name) or hub.cached_snapshot(name) else None
+
+
 def ensure_parity_base(
     base: Base, *, double_quantisation: bool = True, progress: Callable[[str], None] | None = None
 ) -> Base:
@@ -68,7 +75,10 @@ def ensure_parity_base(
         job = {"base": base, "double_quantisation": double_quantisation, "folder": str(folder)}
         if progress:
             progress(f"Writing the parity base {base.name}-nf4")
-        run_module("tasks.parity", job, folder.parent / f"{folder.name}.work")
+        # Two homes share the cache, and the child's job folder with it.
+        with exclusive(folder.with_suffix(".making")):
+            if not folder.is_dir():
+                run_module("tasks.parity", job, folder.parent / f"{folder.name}.work")
     return describe(folder, base_id=base.id, name=f"{base.name}-nf4", revision=base.revision, parity_of=base.sha256)
 
 
@@ -114,14 +124,22 @@ def _gguf() -> Path:
     )
 
 
+def _bundled_folder() -> Path:
+    return cache() / "bases" / f"SmolLM2-135M-Instruct-{bundled.GGUF_SHA256[:12]}-{bundled.EDITION}"
+
+
+def _describe_bundled() -> Base:
+    return describe(_bundled_folder(), base_id=bundled.ID, name=bundled.ID.rsplit("/", 1)[-1])
+
+
 def _bundled(progress: Callable[[str], None]) -> Base:
-    folder = cache() / "bases" / f"SmolLM2-135M-Instruct-{bundled.GGUF_SHA256[:12]}-{bundled.EDITION}"
+    folder = _bundled_folder()
     if not folder.is_dir():
         with exclusive(folder.with_suffix(".lock")):
             if not folder.is_dir():
                 progress("Making the bundled base SmolLM2-135M-Instruct")
                 _make_bundled(folder)
-    return describe(folder, base_id=bundled.ID, name=bundled.ID.rsplit("/", 1)[-1])
+    return _describe_bundled()
 
 
 def _make_bundled(folder: Path) -> None:

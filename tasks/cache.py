@@ -18,11 +18,16 @@ from turnout.references import from_json, to_json
 T = TypeVar("T")
 
 
+def key_of(inputs: dict[str, Any]) -> str:
+    """The name of a result: a digest of what it depends on."""
+    return json_sha256(inputs)[:32]
+
+
 def cached(
     home: Home, stage: str, inputs: dict[str, Any], kind: type[T], make: Callable[[str], T], intact: Callable[[T], bool]
 ) -> T:
     """The result of `stage` for `inputs`: the kept one while it is `intact`, else what `make(key)` returns."""
-    key = json_sha256(inputs)[:32]
+    key = key_of(inputs)
     record = home.stages / stage / f"{key}.json"
     with exclusive(home.lock(f"{stage}-{key}")):
         kept = _read(record, kind)

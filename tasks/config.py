@@ -1,6 +1,6 @@
 """The `train`, `score` and `gate` sections of a preset."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -40,6 +40,15 @@ class TrainConfig(BaseModel, frozen=True, extra="forbid"):
         if "lm_head" in self.target_modules:
             raise ValueError("train.target_modules names lm_head, which the serving engine cannot adapt: leave it out")
         return self
+
+
+NOT_IN_THE_RESULT = {"checkpoint_every_steps", "memory_budget_gb", "evaluate_each_epoch"}
+"""Settings of a training that change how its result is reached, or what is seen meanwhile, but not the result."""
+
+
+def train_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings that a training's result depends on, as JSON values; their digest names the training."""
+    return config.model_dump(mode="json", exclude=NOT_IN_THE_RESULT)
 
 
 class ScoreConfig(BaseModel, frozen=True, extra="forbid"):

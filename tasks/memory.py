@@ -58,7 +58,7 @@ def estimate(base_path: str | Path, config: TrainConfig, max_length: int, device
     device = device or ("gpu" if free_gpu_bytes() is not None else "cpu")
     width = 2 if device == "gpu" else 4
     shapes = tensor_shapes(folder)
-    linear = {name: shape for name, shape in shapes.items() if _is_quantised(name, shape)}
+    linear = {name: shape for name, shape in shapes.items() if is_quantised(name, shape)}
     quantised = sum(math.prod(shape) for shape in linear.values())
     other = sum(math.prod(shape) for shape in shapes.values()) - quantised
     scales = 1 / 64 + 4 / (64 * 256) if config.double_quantisation else 4 / 64
@@ -134,7 +134,8 @@ def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _is_quantised(name: str, shape: tuple[int, ...]) -> bool:
+def is_quantised(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether bitsandbytes holds the tensor in NF4: the weight of a linear layer that is not the head."""
     return len(shape) == 2 and name.endswith(".weight") and not any(part in name for part in NOT_QUANTISED)
 
 

@@ -1,20 +1,27 @@
 """Everything that can be refused before a server, an engine or a training is started, in seconds."""
 
 import shutil
+import tempfile
 from pathlib import Path
 
 from data.check import check_source
 from data.config import DataConfig
+from data.prepare import prepare
 from registry.reach import reachable
 from serving.config import ServingConfig
 from serving.engines import check_place
-from tasks.bases import quick_check_base
+from tasks.bases import base_on_disk, quick_check_base
 from tasks.config import TrainConfig
+from tasks.memory import require_memory
+from tasks.targets import check_targets, linear_layers
 from turnout.errors import ResourceShort
 from turnout.paths import Home, cache
+from turnout.references import Base
 
 HOME_BYTES = 500_000_000
 """Room for checkpoints, the adapter, its registered and its served copy, and logs; large ranks want more."""
+SHORT_ROW = 16
+"""Tokens of a row that no data is shorter than."""
 CACHE_BYTES = 1_200_000_000
 """Room for the bundled base and its parity copy, while they are made."""
 
@@ -23,9 +30,9 @@ def preflight(*, home: Home, base: str, data: DataConfig, train: TrainConfig, se
     """Check the rows, the base, the registry, the disk, and that an engine can be had for the adapter.
 
     Raises:
-        BadInput: the data, or the base's name.
+        BadInput: the data, the base's name, or a target module.
         RegistryUnavailable: MLflow does not answer.
-        ResourceShort: the disk is nearly full, or the engine's port is taken.
+        ResourceShort: the disk is nearly full, the base does not fit into memory, or the engine's port is taken.
         EngineError: the running engine does not suit, and `serving.mode` forbids to start another.
     """
     check_source(data)
@@ -35,6 +42,18 @@ def preflight(*, home: Home, base: str, data: DataConfig, train: TrainConfig, se
         require_disk(cache(), CACHE_BYTES, "TURNOUT_CACHE")
     reachable(home)
     check_place(home, serving, train.lora_rank)
+    if found := base_on_disk(base):
+        _check_with_base(found, data, train)
+
+
+def _check_with_base(base: Base, data: DataConfig, train: TrainConfig) -> None:
+    """What can be checked only with the base at hand; otherwise the stages find it."""
+    check_targets(train.target_modules, linear_layers(base.path), base.name)
+    # The rows' lengths are not known here: one short row is the least that any run needs.
+    require_memory(base.path, train.model_copy(update={"batch_size": 1, "packing": False}), SHORT_ROW)
+    if data.on_too_long == "refuse":
+        with tempfile.TemporaryDirectory() as folder:
+            prepare(data, base, Path(folder) / "rows")
 
 
 def require_disk(folder: Path, least: int, variable: str) -> None:

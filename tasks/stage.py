@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, State
 
 from tasks import progress
-from turnout.errors import EngineError, LoadRefused, ProofFailed, RegistryUnavailable
+from turnout.errors import TurnoutError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,4 +51,4 @@ def stage(name: str, *, retries: int = 0) -> Callable[[Callable[P, R]], Callable
 def can_pass(state: State[Any]) -> bool:
     """Whether the failure in `state` may pass by itself: a connection may, a refused adapter cannot."""
     error = state.result(raise_on_failure=False)
-    return isinstance(error, (EngineError, RegistryUnavailable)) and not isinstance(error, (LoadRefused, ProofFailed))
+    return isinstance(error, TurnoutError) and error.may_pass

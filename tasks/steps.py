@@ -1,5 +1,6 @@
 """The first four stages as plain functions: prepare, train, score, register."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,25 @@ from registry.store import connect
 from registry.versions import Version, find_by_sha256, get_version, set_candidate
 from registry.versions import register as register_adapter
 from tasks import progress
-from tasks.cache import cached
-from tasks.config import ScoreConfig, TrainConfig
+from tasks.adapter_folder import adapter_files, adapter_sha256
+from tasks.cache import cached, key_of
+from tasks.checkpoints import read_metrics
+from tasks.config import ScoreConfig, TrainConfig, train_settings
 from tasks.forwarding import MetricForwarder
 from tasks.scoring import Champion
 from tasks.scoring import score as score_adapter
-from tasks.training import NOT_IN_THE_RESULT, train_digest
 from tasks.training import train as train_adapter
 from turnout.digests import file_sha256, json_sha256
+from turnout.errors import DataError, RegistryUnavailable
 from turnout.paths import home
 from turnout.references import Adapter, Base, Dataset, Scores
 
 
 def prepare(config: DataConfig, base: Base) -> Dataset:
     """The rows of `config`, tokenised for `base`; kept under the file's digest, not its name."""
-    here = home()
+    here, source = home(), resolve_source(config)
     inputs = {
-        "source": file_sha256(resolve_source(config)),
+        "source": file_sha256(source),
         "data": config.model_dump(mode="json", exclude={"path", "split"}),
         "tokenizer": base.tokenizer_sha256,
         "template": base.template_sha256,
@@ -39,9 +42,13 @@ def prepare(config: DataConfig, base: Base) -> Dataset:
     def is_intact(dataset: Dataset) -> bool:
         return dataset.train_file.is_file() and dataset.validation_file.is_file()
 
-    return cached(
-        here, "prepare", inputs, Dataset, lambda key: prepare_rows(config, base, here.datasets / key), is_intact
-    )
+    def make(key: str) -> Dataset:
+        dataset = prepare_rows(config, base, here.datasets / key)
+        if file_sha256(source) != inputs["source"]:
+            raise DataError(f"{source} was changed while it was read", "Run again when nothing writes to it.")
+        return dataset
+
+    return cached(here, "prepare", inputs, Dataset, make, is_intact)
 
 
 def train_inputs(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> dict[str, Any]:
@@ -49,7 +56,7 @@ def train_inputs(name: str, config: TrainConfig, dataset: Dataset, base: Base) -
     return {
         "name": name,
         "rows": Path(dataset.path).name,
-        "train": config.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
+        "train": train_settings(config),
         "base": base.sha256,
     }
 
@@ -64,18 +71,18 @@ def train(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> Adapt
         log_params(
             client, run_id, {"train": config.model_dump(mode="json"), "base": base.id, "dataset": dataset.source}
         )
-        forwarder = MetricForwarder(client, run_id)
         try:
             adapter = train_adapter(
                 dataset,
                 base,
                 config,
                 run_folder=here.runs / key,
-                on_metrics=forwarder,
+                on_metrics=MetricForwarder(client, run_id),
                 progress=lambda step: progress.update(step.text, step.step, step.total),
             )
         except BaseException:
-            finish_run(client, run_id, "FAILED")
+            with suppress(RegistryUnavailable):  # what stopped the training is the error to show
+                finish_run(client, run_id, "FAILED")
             raise
         finish_run(client, run_id)
         return adapter
@@ -85,8 +92,8 @@ def train(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> Adapt
 
 def is_intact(adapter: Adapter) -> bool:
     """Whether the adapter's files are there and are those that were trained."""
-    weights = Path(adapter.path) / "adapter_model.safetensors"
-    return weights.is_file() and sum(file.stat().st_size for file in Path(adapter.path).iterdir()) == adapter.bytes
+    folder = Path(adapter.path)
+    return all(file.is_file() for file in adapter_files(folder)) and adapter_sha256(folder) == adapter.adapter_sha256
 
 
 def find_champion(name: str, *, other_than: str = "") -> Version | None:
@@ -103,7 +110,7 @@ def learnt(champion: Version, config: TrainConfig, dataset: Dataset, base: Base)
     """Whether `champion` is what training on this would give again."""
     manifest = champion.manifest
     was = (manifest.dataset_sha256, manifest.base_sha256, manifest.train_digest)
-    return was == (dataset.sha256, base.sha256, train_digest(config))
+    return was == (dataset.sha256, base.sha256, json_sha256(train_settings(config)))
 
 
 def score(
@@ -153,8 +160,11 @@ def register(
     version = find_by_sha256(client, name, adapter.adapter_sha256)
     if version is not None:
         progress.current().cached = True
+        finish_run(client, version.run_id)
     else:
-        run_id = open_run(client, name, json_sha256(train_inputs(name, config, dataset, base))[:32], home=here)
+        key = key_of(train_inputs(name, config, dataset, base))
+        run_id = open_run(client, name, key, home=here)
+        MetricForwarder(client, run_id).send(read_metrics(here.runs / key))
         link_dataset(client, run_id, dataset)
         log_metrics(client, run_id, adapter.steps, _losses(scores))
         manifest = build_manifest(dataset, base, adapter, scores, label=label)

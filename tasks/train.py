@@ -1,7 +1,6 @@
 """Trains a LoRA adapter on an NF4 base: the child process of `tasks.training`, or on its own
 `python -m tasks.train JOB.json`. Needs neither Prefect nor MLflow."""
 
-import difflib
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,9 +10,10 @@ from typing import Any
 from tasks.adapter_folder import adapter_files, adapter_sha256, save_adapter
 from tasks.checkpoints import cut_metrics, last_complete, read_metrics, step_of
 from tasks.children import main, quieten
-from tasks.config import TrainConfig
+from tasks.config import TrainConfig, train_settings
+from tasks.targets import check_targets
 from turnout.digests import json_sha256
-from turnout.errors import BadInput, TrainingFailed
+from turnout.errors import TrainingFailed
 from turnout.files import exclusive
 from turnout.references import Adapter, Base, Dataset, from_json
 
@@ -36,42 +36,19 @@ def train_here(dataset: Dataset, base: Base, config: TrainConfig, run_folder: Pa
         BadInput: a target module that the base does not have.
         TrainingFailed: a step, or the adapter, that shows that nothing is learned.
     """
-    from tasks.quantise import load_nf4
+    from tasks.quantise import linear_4bit, load_nf4
 
     began = time.monotonic()
     checkpoint = last_complete(run_folder / "checkpoints")
     lines = cut_metrics(run_folder, step_of(checkpoint) if checkpoint else 0)
     model = load_nf4(base.path, config.double_quantisation)
-    targets = check_targets(config.target_modules, model, base.name)
+    targets = check_targets(config.target_modules, linear_4bit(model), base.name)
     tokens = max((line["tokens"] for line in lines if "tokens" in line), default=0)
     trainer = make_trainer(model, targets, dataset, base, config, run_folder, tokens)
     print(f"ready to train after {time.monotonic() - began:.1f} s", flush=True)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     save_adapter(trainer.model, base.id, run_folder / "adapter")
     return _reference(trainer, base, config, run_folder)
-
-
-def check_targets(wanted: tuple[str, ...] | str, model: Any, base_name: str) -> list[str]:
-    """The names of the modules to adapt; "all-linear" means every linear layer that NF4 holds, so not the head.
-
-    Raises:
-        BadInput: one of them is the name of no linear layer; names near ones.
-    """
-    from tasks.quantise import linear_4bit
-
-    paths = list(linear_4bit(model))
-    names = sorted({path.rsplit(".", 1)[-1] for path in paths})
-    if isinstance(wanted, str):
-        return names
-    for target in wanted:
-        if not any(path == target or path.endswith(f".{target}") for path in paths):
-            near = difflib.get_close_matches(target, names, 1)
-            hint = f"Did you mean {near[0]}? " if near else ""
-            raise BadInput(
-                f"train.target_modules: {base_name} has no linear layer called {target!r}",
-                f"{hint}Its linear layers: {', '.join(names)}.",
-            )
-    return list(wanted)
 
 
 def make_trainer(
@@ -173,7 +150,7 @@ def _reference(trainer: Any, base: Base, config: TrainConfig, run_folder: Path) 
         dropout=lora.lora_dropout,
         target_modules=tuple(sorted(lora.target_modules)),
         base_sha256=base.sha256,
-        train_digest=json_sha256(config.model_dump(mode="json")),
+        train_digest=json_sha256(train_settings(config)),
         trainable_params=trainable,
         total_params=total,
         train_loss=sum(last) / len(last),

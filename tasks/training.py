@@ -1,6 +1,6 @@
 """Starts the training child, forwards its metrics while it runs, and gives the finished adapter."""
 
-import time
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +9,9 @@ from typing import Any
 import pydantic
 
 from tasks.adapter_folder import adapter_files, adapter_sha256
-from tasks.checkpoints import read_metrics
+from tasks.checkpoints import METRICS
 from tasks.children import RESULT, run_module
-from tasks.config import TrainConfig
+from tasks.config import TrainConfig, train_settings
 from tasks.memory import require_memory
 from turnout.digests import json_sha256
 from turnout.errors import TrainingFailed
@@ -19,12 +19,6 @@ from turnout.files import exclusive, read_json, write_json
 from turnout.references import Adapter, Base, Dataset, from_json, to_json
 
 IDENTITY = "identity.json"
-NOT_IN_THE_RESULT = {"checkpoint_every_steps", "memory_budget_gb", "evaluate_each_epoch"}
-
-
-def train_digest(config: TrainConfig) -> str:
-    """The digest of the settings that a training's result depends on."""
-    return json_sha256(config.model_dump(mode="json", exclude=NOT_IN_THE_RESULT))
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,7 @@ def _claim(run_folder: Path, dataset: Dataset, base: Base, config: TrainConfig) 
         "template": dataset.template_sha256,
         "rows": [dataset.train_rows, dataset.train_tokens],
         "base": base.sha256,
-        "config": config.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
+        "config": train_settings(config),
     }
     digest = json_sha256(identity)
     known = read_json(run_folder / IDENTITY)
@@ -114,7 +108,7 @@ def _finished(run_folder: Path) -> Adapter | None:
 
 
 class _Tail:
-    """Follows `metrics.jsonl`: hands on the lines that are new since this call began."""
+    """Follows `metrics.jsonl` from its beginning and hands on each line once."""
 
     def __init__(
         self,
@@ -122,22 +116,28 @@ class _Tail:
         on_metrics: Callable[[dict[str, Any]], None],
         progress: Callable[[Progress], None] | None,
     ) -> None:
-        self.run_folder, self.on_metrics, self.progress = run_folder, on_metrics, progress
-        self.sent = max((line["step"] for line in read_metrics(run_folder)), default=0)
-        self.seen: set[tuple[int, bool]] = set()
-        self.began = time.monotonic()
+        self.file, self.on_metrics, self.progress = run_folder / METRICS, on_metrics, progress
+        self.read = 0
+        self.steps: list[dict[str, Any]] = []
 
     def forward(self) -> None:
-        lines = read_metrics(self.run_folder)
-        for line in lines:
-            key = (line["step"], "loss" in line)
-            if key not in self.seen:
-                self.seen.add(key)
-                if line["step"] > self.sent:
-                    self.on_metrics(line)
-        steps = [line for line in lines if "loss" in line]
-        if self.progress and steps:
-            self.progress(_progress(steps))
+        new = self._new_lines()
+        for line in new:
+            self.on_metrics(line)
+        self.steps += [line for line in new if "loss" in line]
+        if self.progress and self.steps:
+            self.progress(_progress(self.steps))
+
+    def _new_lines(self) -> list[dict[str, Any]]:
+        if not self.file.is_file():
+            return []
+        if self.file.stat().st_size < self.read:
+            self.read, self.steps = 0, []  # cut back to the checkpoint that the training goes on from
+        with open(self.file, "rb") as file:
+            file.seek(self.read)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self.read += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 def _progress(steps: list[dict[str, Any]]) -> Progress:

@@ -13,6 +13,7 @@ TurnoutError                       exit 1
 ├── TrainingFailed(RuntimeError)
 ├── ScoringFailed(RuntimeError)
 └── EngineError(RuntimeError)
+    ├── EngineUnreachable(ConnectionError)
     ├── EngineNotReady(TimeoutError)
     ├── LoadRefused
     └── ProofFailed
@@ -27,6 +28,8 @@ class TurnoutError(Exception):
 
     kind = "failed"
     exit_code = 1
+    may_pass = False
+    """Whether the same call may go through a moment later, so that a retry is worth it."""
 
     def __init__(self, message: str, next_step: str = "") -> None:
         super().__init__(message)
@@ -66,6 +69,7 @@ class Refused(TurnoutError):
 
 class RegistryUnavailable(TurnoutError, ConnectionError):
     kind = "registry_unavailable"
+    may_pass = True
 
 
 class RegistryConflict(TurnoutError):
@@ -94,6 +98,11 @@ class ScoringFailed(TurnoutError, RuntimeError):
 
 class EngineError(TurnoutError, RuntimeError):
     kind = "engine_failed"
+
+
+class EngineUnreachable(EngineError, ConnectionError):
+    kind = "engine_unreachable"
+    may_pass = True
 
 
 class EngineNotReady(EngineError, TimeoutError):

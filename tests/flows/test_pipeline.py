@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from flows.presets.loading import load_preset
 from registry.aliases import read_aliases
 from registry.releases import fold, read_log
 from registry.store import connect
+from tasks.bases import resolve_base
+from tasks.steps import find_champion, learnt, prepare
 from tests.conftest import Outcome, PipelineRun
 
 pytestmark = pytest.mark.e2e
@@ -76,6 +79,18 @@ def test_the_same_command_again_does_nothing(pipeline_run: PipelineRun) -> None:
     client = connect(pipeline_run.turnout.home)
     assert [int(version.version) for version in client.search_model_versions("name = 'bot'")] == [1]
     assert len(read_log(client, "bot")) == 1
+
+
+def test_retraining_sees_whether_anything_changed(pipeline_run: PipelineRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNOUT_HOME", str(pipeline_run.turnout.home.root))
+    config = load_preset("tiny-cpu")
+    base = resolve_base(config.base)
+    champion, dataset = find_champion("bot"), prepare(config.data, base)
+    assert champion
+    assert learnt(champion, config.train, dataset, base)
+    assert not learnt(champion, config.train.model_copy(update={"seed": 1}), dataset, base)
+    other = prepare(config.data.model_copy(update={"validation_fraction": 0.3}), base)
+    assert not learnt(champion, config.train, other, base)
 
 
 def test_it_answers_in_the_datasets_format(pipeline_run: PipelineRun) -> None:

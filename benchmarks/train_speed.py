@@ -124,7 +124,7 @@ def by_plain_trl(base: Base, dataset: Dataset, config: TrainConfig) -> list[floa
     job = {"base": to_json(base), "dataset": to_json(dataset), "config": config.model_dump(mode="json")}
     command = [sys.executable, __file__, "--plain", json.dumps(job)]
     # The same waiting policy as Turnout's children, so that only the code differs.
-    env = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ | {"PYTHONPATH": str(HERE), "TRANSFORMERS_VERBOSITY": "error"}
+    env = {"GOMP_SPINCOUNT": "10000"} | os.environ | {"PYTHONPATH": str(HERE), "TRANSFORMERS_VERBOSITY": "error"}
     env |= {"TQDM_DISABLE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
     return list(json.loads(output.splitlines()[-1]))

@@ -133,9 +133,10 @@ def _environment() -> dict[str, str]:
     """The parent's, with this code in the child's path from whatever folder it starts in."""
     here = str(Path(__file__).resolve().parent.parent)
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    # Threads that spin while they wait slow each other down tenfold and more where other processes want the same CPUs
-    # (a training step: 5 s sleeping, 20 to 70 s spinning); on an idle machine it makes no difference worth naming.
-    polite = {"OMP_WAIT_POLICY": "PASSIVE"}
+    # OpenMP threads that spin for milliseconds while they wait slow each other down tenfold where other processes want
+    # the same CPUs (a training step on two: 3 s alone, 5 s so, 20 to 70 s with the default). This many turns, some
+    # tens of microseconds, still bridge the gap between two operations.
+    polite = {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": "10000"}
     own = {"PYTHONPATH": os.pathsep.join(paths), WATCH_STDIN: "1", "PYTHONUNBUFFERED": "1"}
     return polite | os.environ | own
 

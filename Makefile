@@ -1,6 +1,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check lock clean
 
+# Where this is set, every process compiles torch, transformers and vLLM anew: half a minute each.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed

@@ -18,7 +18,6 @@ for place in ${PIP_FIND_LINKS:-}; do
     compgen -G "$place/torch-*.whl" >/dev/null && torch=(--find-links "$place")
 done
 
-# --no-deps: the list is complete, and what the overrides leave out must stay out. Bytecode is compiled here, once:
-# where Python may not write it later, every process would compile torch, transformers and vLLM anew.
-VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --no-deps --compile-bytecode "${torch[@]}" -r "requirements/$list.txt"
+# --no-deps: the list is complete, and what the overrides leave out must stay out.
+VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --no-deps "${torch[@]}" -r "requirements/$list.txt"
 VIRTUAL_ENV=.venv .venv/bin/uv pip install --quiet --no-deps -e .

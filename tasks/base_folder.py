@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnout.digests import file_sha256, json_sha256
 from turnout.errors import BadInput
-from turnout.files import read_json, write_json
+from turnout.files import read_state, write_json
 from turnout.paths import cache
-from turnout.references import Base
+from turnout.references import Base, to_json
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -115,19 +116,25 @@ def _digests(folder: Path) -> dict[str, str]:
     files = [folder / "config.json", *weight_files(folder)]
     files += [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
     record = cache() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
-    known = read_json(record) or {}
+    known = read_state(record, dict[str, _Hashed]) or {}
     stamped = {file.name: _stamp(file) for file in files}
     fresh = {
-        name: known[name] if known.get(name, {}).get("stamp") == stamp else _hashed(folder / name, stamp)
+        name: known[name]
+        if name in known and known[name].stamp == stamp
+        else _Hashed(stamp, file_sha256(folder / name))
         for name, stamp in stamped.items()
     }
     if fresh != known:
-        write_json(record, fresh)
-    return {name: entry["sha256"] for name, entry in fresh.items()}
+        write_json(record, {name: to_json(entry) for name, entry in fresh.items()})
+    return {name: entry.sha256 for name, entry in fresh.items()}
 
 
-def _hashed(file: Path, stamp: list[int]) -> dict[str, Any]:
-    return {"stamp": stamp, "sha256": file_sha256(file)}
+@dataclass(frozen=True)
+class _Hashed:
+    """A file's digest while its size in bytes and its time in ns are those of `stamp`."""
+
+    stamp: list[int]
+    sha256: str
 
 
 def _stamp(file: Path) -> list[int]:
@@ -138,7 +145,7 @@ def _stamp(file: Path) -> list[int]:
 def _json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise BadInput(f"{file} cannot be read as JSON: {error}", "Fetch the base model again.") from error
     if not isinstance(value, dict):
         raise BadInput(f"{file} holds no JSON object", "Fetch the base model again.")

@@ -7,13 +7,11 @@ result counts only while its files are there, and two runs that want the same re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from tasks import progress
 from turnout.digests import json_sha256
-from turnout.files import exclusive, read_json, write_json
+from turnout.files import exclusive, read_state, write_json
 from turnout.paths import Home
-from turnout.references import from_json, to_json
+from turnout.references import to_json
 
 T = TypeVar("T")
 
@@ -30,17 +28,10 @@ def cached(
     key = key_of(inputs)
     record = home.stages / stage / f"{key}.json"
     with exclusive(home.lock(f"{stage}-{key}")):
-        kept = _read(record, kind)
+        kept = read_state(record, kind)
         if kept is not None and intact(kept):
             progress.current().cached = True
             return kept
         result = make(key)
-        write_json(record, {"inputs": inputs, "result": to_json(result)})
+        write_json(record, to_json(result))
         return result
-
-
-def _read(record: Any, kind: type[T]) -> T | None:
-    try:
-        return from_json(kind, value["result"]) if (value := read_json(record)) else None
-    except (ValueError, KeyError, TypeError, ValidationError):
-        return None  # written by another version of Turnout, or damaged: make it again

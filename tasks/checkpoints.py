@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from turnout.files import read_json, write_atomically, write_json
+from turnout.files import read_state, write_atomically, write_json
 
 COMPLETE = "complete.json"
 METRICS = "metrics.jsonl"
@@ -17,7 +17,7 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    files = read_json(checkpoint / COMPLETE) or {}
+    files = read_state(checkpoint / COMPLETE, dict[str, int]) or {}
     return bool(files) and all(
         (checkpoint / name).is_file() and (checkpoint / name).stat().st_size == size for name, size in files.items()
     )
@@ -37,12 +37,19 @@ def last_complete(folder: Path) -> Path | None:
 
 
 def read_metrics(run_folder: Path) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl`; a last line that a killed process left unfinished does not count."""
+    """The lines of `metrics.jsonl`; those that a killed process or a full disk left unfinished do not count."""
     file = run_folder / METRICS
     if not file.is_file():
         return []
-    lines = file.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    return [value for value in map(_parsed, lines) if isinstance(value, dict) and "step" in value]
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def cut_metrics(run_folder: Path, step: int) -> list[dict[str, Any]]:

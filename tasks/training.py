@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pydantic
-
 from tasks.adapter_folder import adapter_files, adapter_sha256
 from tasks.checkpoints import METRICS
 from tasks.children import RESULT, run_module
@@ -15,7 +13,7 @@ from tasks.config import TrainConfig, train_settings
 from tasks.memory import require_memory
 from turnout.digests import json_sha256
 from turnout.errors import TrainingFailed
-from turnout.files import exclusive, read_json, write_json
+from turnout.files import exclusive, read_state, write_json
 from turnout.references import Adapter, Base, Dataset, from_json, to_json
 
 IDENTITY = "identity.json"
@@ -78,8 +76,8 @@ def _claim(run_folder: Path, dataset: Dataset, base: Base, config: TrainConfig) 
         "config": train_settings(config),
     }
     digest = json_sha256(identity)
-    known = read_json(run_folder / IDENTITY)
-    if known is None or known["digest"] != digest:
+    known = read_state(run_folder / IDENTITY, dict)
+    if known is None or known.get("digest") != digest:
         _clear(run_folder)
         write_json(run_folder / IDENTITY, {"digest": digest} | identity)
 
@@ -96,9 +94,8 @@ def _clear(run_folder: Path) -> None:
 
 def _finished(run_folder: Path) -> Adapter | None:
     """The adapter of a training that ended, if its files are the ones that it wrote."""
-    try:
-        adapter = from_json(Adapter, read_json(run_folder / RESULT))
-    except pydantic.ValidationError:
+    adapter = read_state(run_folder / RESULT, Adapter)
+    if adapter is None:
         return None
     folder = run_folder / "adapter"
     if not all(file.is_file() for file in adapter_files(folder)) or adapter_sha256(folder) != adapter.adapter_sha256:

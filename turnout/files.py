@@ -1,14 +1,19 @@
 """Files that are there whole or not at all, and locks between processes."""
 
 import fcntl
+import glob
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
+
+from turnout.references import from_json
+
+T = TypeVar("T")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -38,15 +43,24 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def read_state(path: Path, kind: type[T]) -> T | None:
+    """The `kind` that Turnout wrote to `path`, or None: missing, damaged or another version's, to be made again."""
+    try:
+        return from_json(kind, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does not.
 
     Where another process has made `path` meanwhile, its folder stays: both hold the same content,
-    because such folders are named by their digest.
+    because such folders are named by their digest. What killed makers of `path` left is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    _remove_abandoned(path)
+    temporary, lock = _temporary_folder(path)
     try:
         yield temporary
         temporary.chmod(0o755)
@@ -57,6 +71,31 @@ def new_folder(path: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def _temporary_folder(path: Path) -> tuple[Path, int]:
+    """An empty folder beside `path`, and the open lock on it that says that its maker lives."""
+    while True:
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        with suppress(FileNotFoundError):
+            lock = os.open(temporary, os.O_RDONLY)
+            with suppress(OSError):  # some network file systems lock no folders
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if temporary.is_dir():
+                return temporary, lock
+            os.close(lock)  # it was taken for an abandoned one before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.{'?' * 8}"):
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 @contextmanager

@@ -31,6 +31,16 @@ def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     assert last_complete(tmp_path / "absent") is None
 
 
+def test_a_damaged_mark_is_no_mark(tmp_path: Path) -> None:
+    (checkpoint(tmp_path, 9) / "complete.json").write_text("[" * 100_000)
+    assert last_complete(tmp_path) is None
+
+
+def test_metrics_lines_cut_in_the_middle_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / METRICS).write_bytes(b'{"step": 1}\n{"st{"step": 2}\n[1]\n\xff\n{"step": 3}\n')
+    assert [line["step"] for line in read_metrics(tmp_path)] == [1, 3]
+
+
 def test_metrics_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     lines = [json.dumps({"step": step, "loss": 1.0}) + "\n" for step in range(1, 6)]
     (tmp_path / METRICS).write_text("".join(lines) + '{"step": 6, "lo')

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnout.files import exclusive, new_folder, read_json, write_atomically, write_json
+from turnout.files import exclusive, new_folder, read_json, read_state, write_atomically, write_json
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -45,6 +45,36 @@ def test_of_two_makers_of_one_folder_the_first_stays(tmp_path: Path) -> None:
             (early / "maker").write_text("early")
     assert (tmp_path / "base" / "maker").read_text() == "early"
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+def make_and_die(path: Path) -> None:
+    with new_folder(path) as folder:
+        (folder / "half").write_text("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_killed_maker_left_is_removed_and_a_living_makers_folder_is_not(tmp_path: Path) -> None:
+    maker = multiprocessing.get_context("fork").Process(target=make_and_die, args=(tmp_path / "base",))
+    maker.start()
+    maker.join()
+    assert len(list(tmp_path.iterdir())) == 1
+    with new_folder(tmp_path / "base.2"), new_folder(tmp_path / "base") as other, new_folder(tmp_path / "base"):
+        assert other.is_dir()
+        assert len(list(tmp_path.iterdir())) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "base.2"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff", b'{"a": "b"}', b"[1]", b"null"])
+def test_damaged_state_reads_as_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state.json").write_bytes(content)
+    assert read_state(tmp_path / "state.json", dict[str, int]) is None
+
+
+def test_state_of_the_right_kind_is_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "state.json", {"a": 1})
+    assert read_state(tmp_path / "state.json", dict[str, int]) == {"a": 1}
+    assert read_state(tmp_path / "none.json", dict[str, int]) is None
+    assert read_state(tmp_path, dict[str, int]) is None
 
 
 def hold(lock: Path, held: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 
-class DataConfig(BaseModel, frozen=True, extra="forbid"):
+class DataConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """Where the rows come from and how they are prepared.
 
     `path` is a file (JSON, JSONL, CSV, Parquet), a Hugging Face dataset id, or `sample:NAME` for a dataset

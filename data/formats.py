@@ -77,12 +77,11 @@ def _prompt_completion(record: dict[str, Any]) -> list[Message]:
 
 def _side(value: Any, role: str, where: str) -> list[Message]:
     """A text by `role`, or a list of turns."""
-    turns = _parsed(value)
-    if not isinstance(turns, list):
-        return [Message(role, _text(turns, where))]
-    if not turns:
+    if not isinstance(value, list):
+        return [Message(role, _text(value, where))]
+    if not value:
         raise RowProblem(f"{where} is an empty list")
-    return [_message(turn, number) for number, turn in enumerate(turns, 1)]
+    return [_message(turn, number) for number, turn in enumerate(value, 1)]
 
 
 def _messages(record: dict[str, Any]) -> list[Message]:
@@ -103,18 +102,7 @@ _CONVERTERS: dict[str, Callable[[dict[str, Any]], list[Message]]] = {
 }
 
 
-def _parsed(value: Any) -> Any:
-    """A list of turns that a table holds as JSON text; any other value as it is."""
-    if isinstance(value, str) and value.lstrip().startswith("[{"):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
 def _turns(value: Any, name: str) -> list[Message]:
-    value = _parsed(value)
     if not isinstance(value, list):
         raise RowProblem(f"'{name}' is {describe(value)}, not a list of turns")
     if not value:

@@ -11,7 +11,6 @@ from data.check import check_source
 from data.config import DataConfig
 from data.conversation import Row, Rows, conversation_sha256, turns
 from data.problems import Problems, RowProblem
-from data.rows import DATASET_FILE, FILES
 from data.source import source_name
 from data.split import split
 from data.tokens import encode_all, load_tokenizer
@@ -20,6 +19,8 @@ from turnout.errors import DataError
 from turnout.files import new_folder, write_json
 from turnout.references import Base, Dataset, to_json
 
+_DATASET_FILE = "dataset.json"
+_FILES = ("train.parquet", "validation.parquet", _DATASET_FILE)
 _BATCH = 512
 """Rows encoded, or written, at a time."""
 
@@ -152,14 +153,14 @@ def _write(dataset: Dataset, sides: dict[str, list[_Tokens]], out: Path) -> None
             _write_parquet(folder / f"{name}.parquet", items)
         reference = to_json(replace(dataset, path=""))
         del reference["path"]
-        write_json(folder / DATASET_FILE, reference)
+        write_json(folder / _DATASET_FILE, reference)
         if out.is_dir() and not _same(folder, out):
             shutil.rmtree(out)
 
 
 def _same(new: Path, old: Path) -> bool:
     """Whether `old` holds the files of `new`, byte for byte: then it stays, and whoever reads it is not disturbed."""
-    return all((old / name).is_file() and (old / name).read_bytes() == (new / name).read_bytes() for name in FILES)
+    return all((old / name).is_file() and (old / name).read_bytes() == (new / name).read_bytes() for name in _FILES)
 
 
 def _write_parquet(path: Path, items: list[_Tokens]) -> None:

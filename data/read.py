@@ -82,10 +82,12 @@ def _kind(path: Path) -> str:
             raise DataError(f"{path} is not a regular file", "Save the rows to a file first.")
         with open(path, "rb") as file:
             head = file.read(4096)
+            text = head.removeprefix(BOM).lstrip()
+            while not text and (block := file.read(1 << 20)):
+                text = block.lstrip()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "Check its name and its permissions.") from None
     suffix = path.suffix.lower()
-    text = head.removeprefix(BOM).lstrip()
     if not text:
         raise DataError(f"{path} is empty ({path.stat().st_size} bytes)", f"Write rows to it, as {FORMATS}.")
     for magic, name in _COMPRESSED.items():

@@ -1,17 +1,11 @@
-"""Reads prepared datasets: the reference to one, and the validation rows that scores and proofs are made on."""
+"""Reads the validation rows of a prepared dataset that scores and proofs are made on."""
 
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from turnout.errors import DataError
-from turnout.references import Dataset, from_json
-
-DATASET_FILE = "dataset.json"
-FILES = ("train.parquet", "validation.parquet", DATASET_FILE)
-"""What a prepared folder holds."""
+from turnout.references import Dataset
 
 _SALT = "turnout/sample/1:"
 
@@ -32,19 +26,6 @@ class ScoredRow:
         while end and self.loss_mask[end - 1]:
             end -= 1
         return self.input_ids[:end]
-
-
-def load_dataset(folder: Path) -> Dataset:
-    """The reference to the prepared dataset in `folder`.
-
-    Raises:
-        DataError: one of its files is not there.
-    """
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if missing:
-        raise DataError(f"{folder} is no prepared dataset: {', '.join(missing)} not there", "Prepare the data again.")
-    value = json.loads((folder / DATASET_FILE).read_text(encoding="utf-8"))
-    return from_json(Dataset, value | {"path": str(folder)})
 
 
 def validation_sample(dataset: Dataset, max_rows: int) -> list[ScoredRow]:

@@ -1,11 +1,18 @@
 """Finds the file that `data.path` means: a sample, a file here, or a dataset of the Hugging Face hub."""
 
+import errno
+import glob
+import logging
 import re
+from functools import cache as once
 from pathlib import Path
 
 from data.config import DataConfig
 from turnout.errors import DataError
+from turnout.files import exclusive
 from turnout.paths import cache
+
+_log = logging.getLogger(__name__)
 
 _SAMPLES = Path(__file__).parent / "samples"
 _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
@@ -19,12 +26,15 @@ def samples() -> list[str]:
 def resolve(config: DataConfig) -> Path:
     """The file that holds the rows; a hub dataset is fetched into the cache first.
 
+    A process asks the hub once for a dataset, so a run works on one revision. While the hub is out of reach, the
+    revision that was fetched last is used, and a warning logged.
+
     Raises:
         DataError: there is no such sample, file or dataset, or the hub is out of reach.
     """
     if config.path.startswith("sample:"):
         return _sample(config.path.removeprefix("sample:"))
-    path = Path(config.path).expanduser()
+    path = _local(config.path)
     if path.exists():
         return path
     if path.suffix.lower() in _FILE_SUFFIXES or not _HUB_ID.fullmatch(config.path):
@@ -32,16 +42,25 @@ def resolve(config: DataConfig) -> Path:
             f"{config.path} is not there ({path.absolute()})",
             "Check data.path; it is relative to the current folder. A hub dataset is named owner/name.",
         )
-    return _from_hub(config.path, config.split)
+    return _from_hub(config.path, config.split, cache() / "datasets")
 
 
 def source_name(config: DataConfig) -> str:
     """What a report calls the source: a sample, a hub id, or the file's name without its folder."""
     if config.path.startswith("sample:"):
         return config.path
-    path = Path(config.path).expanduser()
+    path = _local(config.path)
     is_file = path.exists() or path.suffix.lower() in _FILE_SUFFIXES
     return path.name if is_file else config.path
+
+
+def _local(text: str) -> Path:
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a user that is not known
+        raise DataError(f"data.path={text!r} cannot be a path: {error}", "Check data.path.") from None
+    return path
 
 
 def _sample(name: str) -> Path:
@@ -52,39 +71,64 @@ def _sample(name: str) -> Path:
     return _SAMPLES / f"{name}.jsonl"
 
 
-def _from_hub(dataset: str, split: str) -> Path:
-    revision = _revision(dataset)
-    name = f"{dataset.replace('/', '--')}@{revision[:12]}-{re.sub(r'[^A-Za-z0-9_.-]', '_', split)}.parquet"
-    target = cache() / "datasets" / name
-    if target.is_file():
-        return target
+@once
+def _from_hub(dataset: str, split: str, folder: Path) -> Path:
+    name, kind = dataset.replace("/", "--"), f"-{re.sub(r'[^A-Za-z0-9_.-]', '_', split)}.parquet"
+    try:
+        revision = _revision(dataset)
+    except ConnectionError as error:
+        kept = sorted(folder.glob(f"{glob.escape(name)}@{'?' * 12}{kind}"), key=lambda file: file.stat().st_mtime)
+        if not kept:
+            raise _not_there(dataset, error) from error
+        _log.warning("The hub is out of reach (%s): %s as fetched before, %s", error, dataset, kept[-1])
+        return kept[-1]
+    target = folder / f"{name}@{revision[:12]}{kind}"
+    with exclusive(folder / f".{target.name}.lock"):
+        if not target.is_file():
+            _fetch(dataset, split, revision, target)
+    return target
+
+
+def _fetch(dataset: str, split: str, revision: str, target: Path) -> None:
     import datasets
 
+    partial = target.with_name(f".{target.name}.partial")
     try:
-        rows = datasets.load_dataset(dataset, split=split, revision=revision)
+        datasets.load_dataset(dataset, split=split, revision=revision).to_parquet(str(partial))
     except Exception as error:  # the library raises dozens of kinds, some of them its dependencies'
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         raise DataError(
             f"the dataset {dataset} (split {split!r}) could not be loaded: {_first_line(error)}",
             "Check data.split, or download the file and set data.path to it.",
         ) from error
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    rows.to_parquet(str(partial))
     partial.replace(target)
-    return target
 
 
 def _revision(dataset: str) -> str:
+    """The commit that the dataset is at now.
+
+    Raises:
+        DataError: the hub does not give it.
+        ConnectionError: the hub is out of reach.
+    """
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
         return str(HfApi().dataset_info(dataset, timeout=4).sha)
-    except Exception as error:  # HTTP, connection, authentication: each of its own library
-        raise DataError(
-            f"{dataset} is neither a file here ({Path(dataset).absolute()}) nor a dataset that the hub gives: "
-            f"{_first_line(error)}",
-            "Check data.path; where the hub is out of reach, download the file and set data.path to it.",
-        ) from error
+    except RepositoryNotFoundError as error:  # a gated one too
+        raise _not_there(dataset, error) from error
+    except Exception as error:  # which exceptions come depends on the HTTP library that huggingface_hub found
+        raise ConnectionError(_first_line(error)) from error
+
+
+def _not_there(dataset: str, error: Exception) -> DataError:
+    return DataError(
+        f"{dataset} is neither a file here ({Path(dataset).absolute()}) nor a dataset that the hub gives: "
+        f"{_first_line(error)}",
+        "Check data.path; where the hub is out of reach, download the file and set data.path to it.",
+    )
 
 
 def _first_line(error: Exception) -> str:

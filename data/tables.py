@@ -2,12 +2,17 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from data.problems import Problems
 from data.records import MAX_ROW_BYTES, Record, read_text
 from turnout.errors import DataError
+
+_TURNS = ("messages", "conversations", "conversation")
+_TEXT_OR_TURNS = ("prompt", "completion")
 
 
 def read_csv(path: Path, problems: Problems) -> Iterator[Record]:
@@ -34,7 +39,7 @@ def read_csv(path: Path, problems: Problems) -> Iterator[Record]:
             header = _header(fields, str(path))
         elif header is not None and fields:
             if len(fields) == len(header):
-                yield start, dict(zip(header, fields, strict=True))
+                yield start, _with_turns(dict(zip(header, fields, strict=True)))
             else:
                 problems.add(start, f"{len(fields)} fields where the header has {len(header)}")
         start = reader.line_num + 1
@@ -76,10 +81,34 @@ def read_parquet(path: Path) -> Iterator[Record]:
             for batch in table.iter_batches(batch_size=1024):
                 for value in batch.to_pylist():
                     number += 1
-                    yield number, value
+                    yield number, _with_turns(value)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise DataError(
             f"{path} is not a whole Parquet file (read up to row {number}): {reason}",
             "Write or download the file again; a copy that was cut short looks like this.",
         ) from None
+
+
+def _with_turns(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose lists of turns, which tables often hold as JSON text, are lists.
+
+    A prompt or an answer may be JSON itself: it stays text unless every element is a turn.
+    """
+    for name in (*_TURNS, *_TEXT_OR_TURNS):
+        if isinstance(cell := record.get(name), str) and cell.lstrip().startswith("["):
+            value = _parsed(cell)
+            if isinstance(value, list) and value and (name in _TURNS or all(map(_is_turn, value))):
+                record[name] = value
+    return record
+
+
+def _parsed(cell: str) -> Any:
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and ("role" in value or "from" in value)

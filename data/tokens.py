@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ _DIRECT: dict[tuple[Any, Any], str] = {
 class Encoded:
     """Token ids of a conversation, which end with the last answer's end token.
 
-    `loss_mask` is 1 on every answer's tokens, its end token included. `last_only` says that earlier answers
+    `loss_mask` is 1 on every answer's tokens, its end token included; an earlier answer that the chat template
+    writes nothing of (its tool calls, say) does not count. `last_only` says that earlier answers
     do not count, because the chat template renders them differently once the conversation goes on.
     """
 
@@ -71,15 +73,19 @@ def encode_all(
     """Encode conversations that end with an answer; `end_ids` are end tokens besides the tokenizer's own.
 
     Raises:
-        RowProblem: the chat template refuses a conversation; `args[1]` is its index.
+        RowProblem: the chat template refuses a conversation, or writes nothing of its last answer; `args[1]` is
+            its index.
     """
     ends = frozenset(end_ids) | ({tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set())
     rendered = [_render(messages, index, tokenizer) for index, messages in enumerate(conversations)]
     texts = list({text: None for answers in rendered for answer in answers for text in answer})
     ids = dict(zip(texts, _ids(texts, tokenizer), strict=True))
-    for messages, answers in zip(conversations, rendered, strict=True):
-        encoded = _every_answer(answers, ids, ends)
-        yield encoded or _last_answer(messages[-1].content, answers, tokenizer, ends)
+    for index, (messages, answers) in enumerate(zip(conversations, rendered, strict=True)):
+        encoded = _every_answer(answers, ids, ends) or _last_answer(messages[-1].content, answers, tokenizer, ends)
+        if not _teaches(encoded, ends):
+            cause = ", which leaves out tool calls" if messages[-1].tool_calls else ""
+            raise RowProblem(f"the last answer is empty as the base's chat template writes it{cause}", index)
+        yield encoded
 
 
 def _setting(folder: Path, file: str, key: str) -> Any:
@@ -128,7 +134,8 @@ def _every_answer(answers: list[tuple[str, str]], ids: dict[str, list[int]], end
         end = _end_of_answer(through, len(prompt), ends)
         if not end or whole[: len(prompt)] != prompt or whole[:end] != through[:end]:
             return None
-        mask[len(prompt) : end] = [1] * (end - len(prompt))
+        if not ends.issuperset(through[len(prompt) : end]):  # nothing but an end token would teach to say nothing
+            mask[len(prompt) : end] = [1] * (end - len(prompt))
     return Encoded(whole[:end], mask[:end])
 
 
@@ -144,6 +151,12 @@ def _last_answer(content: str, answers: list[tuple[str, str]], tokenizer: Any, e
     else:
         answer = [*_ids([content], tokenizer)[0], tokenizer.eos_token_id]
     return Encoded(prompt + answer, [0] * len(prompt) + [1] * len(answer), last_only=len(answers) > 1)
+
+
+def _teaches(encoded: Encoded, ends: frozenset[int]) -> bool:
+    """Whether the last answer is marked, and is more than end tokens."""
+    marked = zip(reversed(encoded.input_ids), reversed(encoded.loss_mask), strict=True)
+    return any(token not in ends for token, _ in takewhile(lambda pair: pair[1], marked))
 
 
 def _end_of_answer(ids: list[int], start: int, ends: frozenset[int]) -> int:

@@ -14,6 +14,7 @@ from data.check import check_source
 from data.config import DataConfig
 from data.read import read_rows
 from data.records import MAX_ROW_BYTES
+from data.source import resolve
 from tests.data.conftest import Write
 from turnout.errors import DataError
 
@@ -141,6 +142,8 @@ def test_one_distinct_prompt_is_refused(rows: int, write: Write) -> None:
         ("/no/such/file/anywhere", "is not there"),
         ("sample:nope", "no sample 'nope'; there are: incidents, incidents-six"),
         (".", "is a folder"),
+        ("~nobody-of-that-name/rows.jsonl", "cannot be a path"),
+        ("x" * 300, "cannot be a path: .*File name too long"),
         ("/dev/null", "is not a regular file"),
     ],
 )
@@ -168,3 +171,19 @@ def test_a_hub_that_is_out_of_reach_is_told_within_five_seconds(
     with pytest.raises(DataError, match="owner/name is neither a file here"):
         check_source(DataConfig(path="owner/name"))
     assert time.monotonic() - start < 5
+
+
+def test_with_the_hub_out_of_reach_the_revision_that_was_fetched_last_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("TURNOUT_CACHE", str(tmp_path))
+    for age, name in enumerate(("b" * 12 + "-train", "a" * 12 + "-train", "c" * 12 + "-test")):
+        file = tmp_path / "datasets" / f"owner--name@{name}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        os.utime(file, (1e9 - age, 1e9 - age))
+    assert resolve(DataConfig(path="owner/name")).name == f"owner--name@{'b' * 12}-train.parquet"
+    assert "The hub is out of reach" in caplog.text

@@ -11,7 +11,7 @@ import pytest
 
 from data.config import DataConfig
 from data.prepare import prepare
-from data.rows import load_dataset, validation_sample
+from data.rows import validation_sample
 from tests.data.conftest import Write
 from turnout.errors import BadInput, DataError
 from turnout.references import Base
@@ -39,7 +39,6 @@ def test_the_files_and_the_reference_agree(base: Base, write: Write, out: Path) 
     assert seen[-1] == (40, 40)
     assert sorted(file.name for file in out.iterdir()) == ["dataset.json", "train.parquet", "validation.parquet"]
     assert [child.name for child in out.parent.iterdir()] == ["key"]
-    assert load_dataset(out) == dataset
     assert (len(train), len(validation)) == (dataset.train_rows, dataset.validation_rows)
     assert dataset.rows == len(train) + len(validation) == 40
     assert dataset.train_tokens == sum(len(row["input_ids"]) for row in train)
@@ -109,9 +108,7 @@ def test_a_damaged_folder_is_replaced_and_a_whole_one_left_alone(base: Base, wri
     assert prepare(config, base, out) == dataset and dataset.train_file.stat().st_ino == written
 
     dataset.validation_file.unlink()
-    with pytest.raises(DataError, match=r"validation.parquet not there"):
-        load_dataset(out)
-    assert prepare(config, base, out) == dataset == load_dataset(out)
+    assert prepare(config, base, out) == dataset and dataset.validation_file.is_file()
 
 
 def test_what_the_template_refuses_is_named_by_line(base: Base, write: Write, out: Path, tmp_path: Path) -> None:
@@ -150,3 +147,14 @@ def test_the_validation_sample_is_picked_by_content(base: Base, write: Write, ou
     for row in sample:
         assert row.prompt_ids == row.input_ids[: row.loss_mask.index(1)]
         assert row.messages[-1]["role"] == "assistant"
+
+
+def test_a_row_whose_answer_the_template_leaves_out_is_refused_with_its_line(
+    base: Base, write: Write, out: Path
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "logs", "arguments": "{}"}}
+    asked = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    told = [{"role": "user", "content": "what?"}, {"role": "assistant", "content": "OOM."}]
+    path = write("a.jsonl", [{"messages": told}, {"messages": asked}])
+    with pytest.raises(DataError, match=r"a.jsonl, line 2: the last answer is empty .* leaves out tool calls"):
+        prepare(DataConfig(path=str(path)), base, out)

@@ -135,3 +135,24 @@ def test_messages_win_over_other_columns_which_are_named(write: Write) -> None:
 def test_a_repeated_key_is_harmless(write: Write) -> None:
     rows = read_rows(write("a.jsonl", '{"instruction": "old", "instruction": "q", "output": "a"}'))
     assert conversations(rows) == [chat("q", "a")]
+
+
+def test_an_answer_that_is_json_stays_text(write: Write, tmp_path: Path) -> None:
+    called = '[{"name": "restart", "arguments": {}}]'
+    rows = [{"prompt": "q", "completion": called}, {"prompt": "q2", "completion": '[{"role": "admin"}, {"id": 1}]'}]
+    expected = [chat("q", called), chat("q2", rows[1]["completion"])]
+    spoken = {"prompt": "q3", "completion": json.dumps(chat("q", "a")[1:])}
+    assert conversations(read_rows(write("a.jsonl", [*rows, spoken]))) == [*expected, chat("q3", spoken["completion"])]
+    pyarrow.parquet.write_table(pa.Table.from_pylist([*rows, spoken]), tmp_path / "a.parquet")
+    for file in (write("a.csv", as_csv([*rows, spoken])), tmp_path / "a.parquet"):
+        assert conversations(read_rows(file)) == [*expected, chat("q3", "a")]
+
+
+def test_a_cell_of_turns_may_be_indented(write: Write) -> None:
+    rows: list[dict[str, Any]] = [{"messages": json.dumps(chat("q", "a"), indent=2)}]
+    assert conversations(read_rows(write("a.csv", as_csv(rows)))) == [chat("q", "a")]
+
+
+def test_rows_may_follow_many_blanks(write: Write) -> None:
+    text = " \n" * 3000 + json.dumps(ROWS["instruction"])
+    assert conversations(read_rows(write("rows", text))) == EXPECTED

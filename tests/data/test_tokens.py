@@ -160,3 +160,9 @@ def test_the_direct_class_gives_what_auto_tokenizer_gives(model: str, name: str,
     ]
     assert direct(texts)["input_ids"] == auto(texts)["input_ids"]
     assert encode(CHAT, direct) == encode(CHAT, auto)
+
+
+def test_an_earlier_answer_that_the_template_leaves_out_does_not_count(tokenizer: Any) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "logs", "arguments": "{}"}}
+    chat = (CHAT[1], Message("assistant", "", tool_calls=[call]), CHAT[3], CHAT[2])
+    assert answer(encode(chat, tokenizer), tokenizer) == f"원인: OOM.{END}"

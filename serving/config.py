@@ -1,14 +1,14 @@
 """The `serving` section of a preset."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM 0.32 takes for `--max-lora-rank`."""
 
 
-class ServingConfig(BaseModel, frozen=True, extra="forbid"):
+class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The engine that serves the versions, and how strictly a version is proven on it.
 
     `base: parity` serves the base with its linear weights dequantised from NF4, exactly what training
@@ -37,6 +37,14 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid"):
     extra_args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     ready_timeout_s: float = Field(600, gt=0)
+
+    @field_validator("command", "extra_args", mode="before")
+    @classmethod
+    def words_are_a_list(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str):
+            words = ", ".join(value.split()[:4])
+            raise ValueError(f"serving.{info.field_name}={value!r:.100}: give a list of words, such as [{words}]")
+        return value
 
     @model_validator(mode="after")
     def limits_agree(self) -> Self:

@@ -95,10 +95,14 @@ def _folder(name: str) -> Path | None:
     Raises:
         BadInput: it can be neither.
     """
-    path = Path(name).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(name).expanduser()
+        is_folder, is_there = path.is_dir(), path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a user that is not known
+        raise BadInput(f"base {name!r} cannot be a path: {error}", "Check it, or use `base: bundled`.") from None
+    if is_folder:
         return path.resolve()
-    if path.exists():
+    if is_there:
         raise BadInput(f"base {name!r} is a file, not a folder", "Name the folder that holds config.json and weights.")
     looks_like_path = path.is_absolute() or name.startswith((".", "~")) or name.endswith("/") or name.count("/") > 1
     if looks_like_path or not hub.is_hub_id(name):

@@ -2,16 +2,16 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 
-class TrainConfig(BaseModel, frozen=True, extra="forbid"):
+class TrainConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """NF4 QLoRA. `batch_size` × `gradient_accumulation` rows make one optimiser step.
 
     With `packing`, a row is as many whole conversations as fit into `packed_length` tokens.
     """
 
-    seed: int = 42
+    seed: int = Field(42, ge=0, lt=2**32)
     learning_rate: float = Field(2e-4, gt=0)
     lr_scheduler: Literal["linear", "cosine", "constant"] = "linear"
     warmup_steps: int = Field(0, ge=0)
@@ -33,6 +33,17 @@ class TrainConfig(BaseModel, frozen=True, extra="forbid"):
     checkpoint_every_steps: int = Field(20, ge=1)
     memory_budget_gb: float | None = Field(None, gt=0)
 
+    @field_validator("target_modules", mode="before")
+    @classmethod
+    def targets_are_a_list(cls, value: Any) -> Any:
+        if value == ["all-linear"]:
+            return "all-linear"
+        if value != "all-linear" and (not isinstance(value, list | tuple) or "all-linear" in value):
+            raise ValueError(
+                f"train.target_modules={value!r:.100}: give a list such as [q_proj, v_proj], or all-linear"
+            )
+        return value
+
     @model_validator(mode="after")
     def targets_are_named(self) -> Self:
         if not self.target_modules:
@@ -51,7 +62,7 @@ def train_settings(config: TrainConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude=NOT_IN_THE_RESULT)
 
 
-class ScoreConfig(BaseModel, frozen=True, extra="forbid"):
+class ScoreConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """How candidates are scored: at most `max_rows` validation rows, picked by content hash."""
 
     max_rows: int = Field(256, ge=1)
@@ -60,7 +71,7 @@ class ScoreConfig(BaseModel, frozen=True, extra="forbid"):
     sample_tokens: int = Field(48, ge=1)
 
 
-class GateConfig(BaseModel, frozen=True, extra="forbid"):
+class GateConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What a candidate must show before it gets traffic; margins are in nats a token.
 
     `new_base` lets a candidate pass whose base is not the champion's, though their losses cannot be compared.

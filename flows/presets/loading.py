@@ -1,6 +1,7 @@
 """Reads a preset by name or file, applies `--set` values, and says where a wrong value stands."""
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -10,9 +11,16 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from flows.config import PipelineConfig
+from serving.config import ServingConfig
 from turnout.errors import PresetError
 
 Lines = dict[tuple[str, ...], int]
+
+DEEPEST = 3
+"""How deep keys stand: section, key, and the name of a variable in serving.env. YAML's anchors can go on for ever."""
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 100
 
 
 def preset_names() -> list[str]:
@@ -29,6 +37,21 @@ def load_preset(source: str, overrides: Iterable[str] = ()) -> PipelineConfig:
     """
     label, text = _read(source)
     values, lines = _parse(label, text)
+    return _overridden(values, label, lines, overrides)
+
+
+def with_serving(kept: ServingConfig, overrides: Iterable[str] = ()) -> PipelineConfig:
+    """Settings to serve with: `kept` ones, with `a.b=c` overrides applied in order; nothing is trained with them.
+
+    Raises:
+        PresetError: an unknown key or a value out of bounds.
+    """
+    # Rows and ranks were judged when a run began; the least ones let an engine have any limits.
+    values = {"name": "up", "data": {"max_length": 16}, "train": {"lora_rank": 1}, "serving": kept.model_dump()}
+    return _overridden(values, "the settings of the last start", {}, overrides)
+
+
+def _overridden(values: dict[str, Any], label: str, lines: Lines, overrides: Iterable[str]) -> PipelineConfig:
     for override in overrides:
         lines.pop(_apply(values, override), None)
     return check(values, label, lines)
@@ -49,19 +72,21 @@ def _read(source: str) -> tuple[str, str]:
     if source in preset_names():
         return f"preset {source}", (resources.files("flows.presets") / f"{source}.yaml").read_text("utf-8")
     path = Path(source)
-    if path.is_dir():
-        raise PresetError(f"{path} is a folder, not a preset file", "Name a YAML file or a preset.")
     try:
+        if path.is_dir():
+            raise PresetError(f"{path} is a folder, not a preset file", "Name a YAML file or a preset.")
         return str(path), path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise PresetError(
             f"{path} is not UTF-8: byte {error.start} is not part of a character", "Save it as UTF-8."
         ) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        if isinstance(error, PresetError):
+            raise
         near = difflib.get_close_matches(source, preset_names(), 1)
         hint = f"Did you mean {near[0]}? " if near else ""
         raise PresetError(
-            f"There is no preset or readable file {source!r} ({error.strerror})",
+            f"There is no preset or readable file {_shown(source)} ({getattr(error, 'strerror', None) or error})",
             f"{hint}Presets: {', '.join(preset_names())}.",
         ) from None
 
@@ -69,7 +94,9 @@ def _read(source: str) -> tuple[str, str]:
 def _parse(label: str, text: str) -> tuple[dict[str, Any], Lines]:
     try:
         node, values = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise PresetError(f"{label}: not YAML that can be read: nested too deeply", "Correct the file.") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{label}, line {mark.line + 1}" if mark else label
         raise PresetError(
@@ -77,11 +104,19 @@ def _parse(label: str, text: str) -> tuple[dict[str, Any], Lines]:
         ) from None
     if not isinstance(values, dict):
         raise PresetError(f"{label} holds no settings", "Start with `name:`; the presets that ship are examples.")
-    return values, dict(_key_lines(node, ()))
+    lines: Lines = {}
+    for path, line in _key_lines(node, ()):
+        if path in lines:
+            raise PresetError(
+                f"{label}: the key {'.'.join(path)!r} stands in line {lines[path]} and again in line {line}",
+                "Keep one of them.",
+            )
+        lines[path] = line
+    return values, lines
 
 
 def _key_lines(node: yaml.Node | None, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], int]]:
-    if isinstance(node, yaml.MappingNode):
+    if isinstance(node, yaml.MappingNode) and len(path) < DEEPEST:
         for key, value in node.value:
             inner = (*path, str(key.value))
             yield inner, key.start_mark.line + 1
@@ -92,16 +127,20 @@ def _apply(values: dict[str, Any], override: str) -> tuple[str, ...]:
     """Set one value in place; returns its key."""
     key, found, text = override.partition("=")
     if not found or not key.strip():
-        raise PresetError(f"--set {override!r} is not of the form a.b=c", "For example: --set train.epochs=3")
+        raise PresetError(f"--set {_shown(override)} is not of the form a.b=c", "For example: --set train.epochs=3")
     *sections, last = key.strip().split(".")
     target = values
     for section in sections:
         inner = target.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise PresetError(f"--set {override!r}: {section} is a value, not a section", "Set it without the dot.")
+            raise PresetError(
+                f"--set {_shown(override)}: {section} is a value, not a section", "Set it without the dot."
+            )
         target = inner
     try:
         target[last] = yaml.safe_load(text)
+    except RecursionError:
+        raise PresetError(f"--set {_shown(override)} is nested too deeply", "Give a plain value or a list.") from None
     except (yaml.YAMLError, ValueError):
         target[last] = text
     return (*sections, last)
@@ -123,7 +162,14 @@ def _describe(path: tuple[str, ...], lines: Lines, problem: Any) -> str:
         return f"key {key!r} is missing"
     if problem["type"] == "value_error":
         return where + problem["msg"].removeprefix("Value error, ")
-    return f"{where}{key}: {problem['msg']} (got {problem['input']!r})"
+    return f"{where}{key}: {problem['msg']} (got {_shown(problem['input'])})"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _short.repr(value)
+    except ValueError:  # Python writes no numbers of thousands of digits
+        return "a number too long to show"
 
 
 def _keys(path: tuple[str, ...]) -> list[str]:

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets.loading import load_preset, preset_names
+from flows.presets.loading import load_preset, preset_names, with_serving
+from serving.config import ServingConfig
 from turnout.errors import PresetError
 
 
@@ -27,6 +28,17 @@ def test_the_7b_preset_is_the_articles() -> None:
         ("train.target_modules=[]", "target_modules is empty"),
         ("train.target_modules=[lm_head]", "names lm_head"),
         ("train.lora_rank=1024", "train.lora_rank=1024 cannot be served"),
+        ("train.target_modules=q_proj", "train.target_modules='q_proj': give a list such as [q_proj, v_proj], or all"),
+        ("train.target_modules=[all-linear, q_proj]", "give a list"),
+        ("train.seed=-1", "train.seed: Input should be greater than or equal to 0 (got -1)"),
+        ("train.seed=4294967296", "train.seed: Input should be less than 4294967296"),
+        ("train.seed=0x" + "f" * 5000, "(got a number too long to show)"),
+        ("train.learning_rate=.nan", "train.learning_rate: Input should be a finite number (got nan)"),
+        ("train.epochs=.inf", "train.epochs: Input should be a finite number (got inf)"),
+        ("train.epochs=" + "x" * 9000, "xxx...xxx"),
+        ("train.epochs=" + "[" * 3000, "is nested too deeply"),
+        ("data=&x {b: *x}", "unknown key 'data.b'"),
+        ("serving.command=docker run x", "serving.command='docker run x': give a list of words, such as [docker, run,"),
         ("serving.max_lora_rank=24", "not a rank that vLLM takes"),
         ("serving.max_loras=8", "serving.max_cpu_loras=4 is below serving.max_loras=8"),
         ("serving.port=99999", "serving.port: Input should be less than or equal to 65535 (got 99999)"),
@@ -42,6 +54,19 @@ def test_a_wrong_value_is_named(override: str, message: str) -> None:
     with pytest.raises(PresetError) as caught:
         load_preset("tiny-cpu", [override])
     assert message in str(caught.value)
+
+
+def test_all_linear_may_stand_in_a_list() -> None:
+    assert load_preset("tiny-cpu", ["train.target_modules=[all-linear]"]).train.target_modules == "all-linear"
+
+
+def test_values_go_over_kept_settings_of_any_size() -> None:
+    kept = ServingConfig(port=8001, max_model_len=64, max_lora_rank=8, extra_args=("--x",))
+    assert with_serving(kept).serving == kept
+    settings = with_serving(kept, ["serving.port=8002"])
+    assert settings.serving == kept.model_copy(update={"port": 8002})
+    with pytest.raises(PresetError, match=r"unknown key 'serving\.prot'"):
+        with_serving(kept, ["serving.prot=1"])
 
 
 def test_the_rank_may_equal_the_limit() -> None:
@@ -72,6 +97,9 @@ def test_an_overridden_value_does_not_blame_the_file(tmp_path: Path) -> None:
         (b"name: b\xe9te\n", "not UTF-8: byte 7"),
         (b"base: bundled\n", "key 'name' is missing"),
         (b"name: bot\n" + b"[" * 2000, "not YAML"),
+        (b"name: bot\ndata: &x {b: *x}\n", "line 2: unknown key 'data.b'"),
+        (b"name: bot\ntrain:\n  seed: 1\n  seed: 2\n", "the key 'train.seed' stands in line 3 and again in line 4"),
+        (b"name: bot\nserving:\n  env: {A: x, A: y}\n", "the key 'serving.env.A' stands in line 3"),
     ],
 )
 def test_a_broken_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -92,3 +120,7 @@ def test_an_unknown_preset_names_the_nearest(tmp_path: Path) -> None:
         load_preset("tiny_cpu")
     with pytest.raises(PresetError, match="is a folder"):
         load_preset(str(tmp_path))
+    with pytest.raises(PresetError, match="File name too long"):
+        load_preset("x" * 300)
+    with pytest.raises(PresetError, match="no preset or readable file"):
+        load_preset("a\0b")

@@ -1,62 +1,73 @@
 """The `turnout` command: parses, calls, answers, and turns every failure into a message and an exit code."""
 
 import errno
+import io
 import sys
 import traceback
 
-import typer
-
-from flows.commands import ask, inspect, run, stack
-from flows.output import fail
-from turnout import __version__
 from turnout.errors import BadInput, ResourceShort, TurnoutError
 
-app = typer.Typer(
-    name="turnout",
-    help="The railway switch for LoRA adapters: train, prove, register and serve them, and switch between versions.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for module in (run, ask, inspect, stack):
-    module.add_to(app)
-
-
-@app.callback(invoke_without_command=True)
-def version(show: bool = typer.Option(False, "--version", help="Show Turnout's version.")) -> None:
-    if show:
-        typer.echo(__version__)
-        raise typer.Exit
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run one command and exit: 0 done, 1 failed, 2 bad usage or input, 3 refused by the gate."""
-    as_json, debug = "--json" in sys.argv, "--debug" in sys.argv
+    """Run one command and exit: 0 done, 1 failed, 2 bad usage or input, 3 refused by the gate, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end the command
+    failure: TurnoutError | None
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code, failure = _run()
+    except KeyboardInterrupt:
+        code, failure = INTERRUPTED, None
+    if code == INTERRUPTED:
+        failure = TurnoutError("Interrupted.", "Run the same command again: it goes on where it stopped.")
+    if failure is not None:
+        _tell(failure)
+    sys.exit(code)
+
+
+def _tell(failure: TurnoutError) -> None:
+    try:
+        from flows.output import fail
+
+        fail(failure, as_json="--json" in sys.argv)
+    except Exception:  # whatever keeps it from being told well
+        sys.stderr.write(f"Error: {failure}\n")
+
+
+def _run() -> tuple[int, TurnoutError | None]:
+    """The exit code, and what failed. The commands are imported here, where Ctrl-C is answered already."""
+    import typer
+
+    from flows.commands.app import app
+
+    failure: TurnoutError
+    try:
+        return app(standalone_mode=False) or 0, None
+    except typer.Abort:
+        return INTERRUPTED, None
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"See `{context.command_path} --help`." if context else "See `turnout --help`."
-        failure: TurnoutError = BadInput(getattr(error, "message", str(error)), hint)
-    except TurnoutError as error:
-        failure = error
-        if debug:
-            traceback.print_exc()
-    except (typer.Abort, KeyboardInterrupt):
-        fail(TurnoutError("Interrupted.", "Run the same command again: it goes on where it stopped."), as_json)
-        sys.exit(130)
+        failure = BadInput(error.format_message(), hint)
     except Exception as error:
-        failure = _unexpected(error)
-        if debug:
+        failure = error if isinstance(error, TurnoutError) else _unexpected(error)
+        if "--debug" in sys.argv:
             traceback.print_exc()
-    fail(failure, as_json)
-    sys.exit(failure.exit_code)
+    return failure.exit_code, failure
 
 
 def _unexpected(error: Exception) -> TurnoutError:
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if not isinstance(error, OSError):
+        return TurnoutError(f"{type(error).__name__}: {error}", "This is a bug; --debug shows where it happened.")
+    if error.errno == errno.ENOSPC:
         return ResourceShort(f"No space left on the disk that holds {error.filename}", "Free some, and run again.")
     if isinstance(error, PermissionError):
         return ResourceShort(f"Not allowed to write or read {error.filename}", "Change its owner or set TURNOUT_HOME.")
-    return TurnoutError(f"{type(error).__name__}: {error}", "This is a bug; --debug shows where it happened.")
+    what = (
+        f"{error.filename} cannot be used: {error.strerror}" if error.filename else f"{type(error).__name__}: {error}"
+    )
+    return ResourceShort(
+        what,
+        "Check that path or connection; TURNOUT_HOME and TURNOUT_CACHE say where files are, --debug where it failed.",
+    )

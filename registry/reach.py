@@ -28,6 +28,11 @@ def tracking_uri(home: Home) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or embedded_uri(home)
 
 
+def never_used(home: Home) -> bool:
+    """Whether the registry is to be the embedded one of `home`, which nothing has made yet: looking must not either."""
+    return tracking_uri(home) == embedded_uri(home) and not home.mlflow_database.exists()
+
+
 def reachable(home: Home) -> None:
     """Ask for a sign of life from the registry, within 4 s.
 

@@ -32,6 +32,11 @@ class Version:
     def served_name(self) -> str:
         return served_name(self.name, self.number)
 
+    @property
+    def label(self) -> str | None:
+        """The newest label that a run gave; the manifest keeps the first."""
+        return self.tags.get("label", self.manifest.label)
+
     @classmethod
     def from_mlflow(cls, found: "ModelVersion") -> "Version":
         """Raises ArtifactDamaged where the manifest was edited into something else."""
@@ -58,7 +63,6 @@ class Version:
             "dataset_sha256",
             "adapter_sha256",
             "created",
-            "label",
         )
         values = {key: getattr(self.manifest, key) for key in fields}
         served = self.tags.get("served_eval_loss")
@@ -68,5 +72,6 @@ class Version:
             "aliases": sorted(aliases),
             "served_eval_loss": float(served) if served else None,
             "refused": self.tags.get("refused"),
+            "label": self.label,
             **values,
         }

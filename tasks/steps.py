@@ -12,7 +12,7 @@ from registry.manifest import build_manifest
 from registry.releases import fold, read_log
 from registry.runs import finish_run, link_dataset, log_metrics, log_params, open_run
 from registry.store import connect
-from registry.versions import Version, find_by_sha256, get_version, set_candidate
+from registry.versions import Version, find_by_sha256, get_version, set_candidate, tag_version
 from registry.versions import register as register_adapter
 from tasks import progress
 from tasks.adapter_folder import adapter_files, adapter_sha256
@@ -170,6 +170,9 @@ def register(
         manifest = build_manifest(dataset, base, adapter, scores, label=label)
         version = register_adapter(client, name, adapter, manifest, run_id, home=here)
         finish_run(client, run_id)
+    if label and label != version.label:
+        tag_version(client, name, version.number, {"label": label})
+        version = get_version(client, name, version.number)
     release = fold(read_log(client, name))
     if version.number != release.champion and version.number not in release.rolled_back:
         set_candidate(client, name, version.number)

@@ -48,7 +48,7 @@ def test_only_flows_and_tasks_know_prefect(package: str) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, flows.cli; print(' '.join({m.split('.')[0] for m in sys.modules}))"
+    code = "import sys, flows.cli, flows.commands.app; print(' '.join({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not HEAVY & set(loaded)
 

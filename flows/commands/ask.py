@@ -44,6 +44,5 @@ def ask(
 
 def _show(result: dict[str, Any]) -> None:
     typer.echo()
-    err.print(
-        f"[dim]{result['model']}, first token {result['ttft_ms']:.0f} ms, {result['tokens_per_second']:.1f} tokens/s[/]"
-    )
+    speed = f"first token {result['ttft_ms']:.0f} ms, {result['tokens_per_second']:.1f} tokens/s"
+    err.print(f"{result['model']}, {speed}", style="dim")

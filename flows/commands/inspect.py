@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from flows.commands.options import Debug, Json
 from flows.output import answer, out
@@ -34,6 +35,7 @@ def versions(name: Name, json: Json = False, debug: Debug = False) -> None:
     from registry.aliases import version_rows
     from registry.store import connect
 
+    _refuse_where_nothing_is(name)
     answer({"name": name, "versions": version_rows(connect(home()), name)}, json, _show_versions)
 
 
@@ -43,13 +45,24 @@ def history(name: Name, json: Json = False, debug: Debug = False) -> None:
     from registry.store import connect
     from registry.versions import list_versions
 
+    _refuse_where_nothing_is(name)
     client = connect(home())
     list_versions(client, name)  # an unknown name is an error here, not an empty log
     answer({"name": name, "events": releases.history(client, name)}, json, _show_history)
 
 
+def _refuse_where_nothing_is(name: str) -> None:
+    from registry.names import check_name, unknown_name
+    from registry.reach import never_used
+
+    if never_used(home()):
+        raise unknown_name(check_name(name), ())
+
+
 def _show_status(result: dict[str, Any]) -> None:
-    if not result["adapters"]:
+    for problem in result["problems"]:
+        out.print(problem, style="yellow")
+    if not result["adapters"] and not result["problems"]:
         out.print("No adapter is registered yet: turnout run")
     for adapter in result["adapters"]:
         table = Table(title=_headline(adapter), title_justify="left")
@@ -63,10 +76,10 @@ def _show_status(result: dict[str, Any]) -> None:
             out.print(f"  {problem}")
 
 
-def _headline(adapter: dict[str, Any]) -> str:
+def _headline(adapter: dict[str, Any]) -> Text:
     roles = (f"{role} v{adapter[role]}" for role in ("champion", "previous", "candidate") if adapter[role] is not None)
-    state = "[green]in sync[/]" if adapter["in_sync"] else "[red]not in sync[/]"
-    return f"{adapter['name']}: {', '.join(roles) or 'no champion yet'}; {state}"
+    state = Text("in sync", "green") if adapter["in_sync"] else Text("not in sync", "red")
+    return Text(f"{adapter['name']}: {', '.join(roles) or 'no champion yet'}; ").append_text(state)
 
 
 def _show_versions(result: dict[str, Any]) -> None:

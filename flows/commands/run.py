@@ -71,13 +71,14 @@ def _run_flow(
 def show(result: dict[str, Any]) -> None:
     """The outcome for people."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=f"{result['name']}-v{result['version']}", show_header=False, title_justify="left")
     table.add_row("eval loss", f"base {result['base_eval_loss']:.4f} → {result['eval_loss']:.4f}")
     if result["served_eval_loss"] is not None:
         table.add_row("served", f"{result['served_eval_loss']:.4f} on {result['served_base']}")
     for rule in result["gate"]["rules"]:
-        table.add_row("[green]passed[/]" if rule["passed"] else "[red]refused[/]", rule["text"].replace("[", "\\["))
+        table.add_row(Text("passed", "green") if rule["passed"] else Text("refused", "red"), rule["text"])
     outcome = "serves traffic" if result["promoted"] else "registered, not promoted"
     table.add_row("outcome", outcome)
     out.print(table)

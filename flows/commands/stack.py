@@ -24,17 +24,17 @@ def up(
 ) -> None:
     """Start the engine with the champions loaded and probed, or find it running; returns when it is ready.
 
-    It starts as it was started last in this home, unless a preset or a value is given.
+    It starts as it was started last in this home, but for the values given, unless a preset is given.
     """
-    from flows.presets.loading import load_preset
+    from flows.presets.loading import load_preset, with_serving
     from tasks.standing_up import remembered, stand_up
 
-    settings = load_preset(config or "tiny-cpu", values or [])
-    serving = settings.serving if config or values else remembered(home()) or settings.serving
+    kept = None if config else remembered(home())
+    settings = with_serving(kept, values or []) if kept else load_preset(config or "tiny-cpu", values or [])
     watcher = TerminalWatcher()
     watcher.begin("up")
     try:
-        result = stand_up(home(), settings.base, serving, routes, watcher.update)
+        result = stand_up(home(), settings.base, settings.serving, routes, watcher.update)
     finally:
         watcher.close()
     answer(result, json, _show_up)
@@ -52,7 +52,7 @@ def _show_up(result: dict[str, Any]) -> None:
     for version in result["loaded"]:
         out.print(f"  serves {version}")
     for problem in result["problems"]:
-        out.print(f"  [yellow]{problem}[/]")
+        out.print(f"  {problem}", style="yellow")
 
 
 def _show_down(result: dict[str, Any]) -> None:

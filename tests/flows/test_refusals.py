@@ -1,6 +1,8 @@
 """What bad input gets: a message that names it, the right exit code, no traceback, and nothing left behind."""
 
 import json
+import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -112,6 +114,56 @@ def test_a_home_that_cannot_be_written(turnout: Turnout, tmp_path: Path) -> None
 def test_usage_errors_are_json_too(turnout: Turnout) -> None:
     error = refused(turnout, "--no-such-option", code=2)
     assert "--no-such-option" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("ask",), "Missing argument 'name'"),
+        (("ask", "bot", "why?", "--temperature", "9"), "'--temperature'"),
+        (("run", "--set", "train.epochs=" + "[" * 3000), "nested too deeply"),
+        (("run", "--set", "base=~nobody-of-that-name/x"), "~nobody-of-that-name/x"),
+        (("run", "--set", "name=\udcff[/x]"), "[/x]"),
+    ],
+)
+def test_a_wrong_argument_is_named(turnout: Turnout, args: tuple[str, ...], words: str) -> None:
+    outcome = turnout(*args, "--json")
+    assert outcome.code == 2
+    assert words in outcome.json["error"]["message"]
+    assert "bug" not in outcome.json["error"]["next_step"]
+
+
+def test_brackets_in_a_message_are_no_markup(turnout: Turnout) -> None:
+    outcome = turnout("run", "--set", "name=\\\\[/x] [red]")
+    assert outcome.code == 2
+    assert "[/x] [red]" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_the_command_alone_is_a_plea_for_help(turnout: Turnout) -> None:
+    outcome = turnout()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "versions" in outcome.out
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.0])
+def test_an_interrupt_is_answered(turnout: Turnout, seconds: float) -> None:
+    with turnout.start("run", "--json", TURNOUT_CACHE=str(turnout.folder / "cache")) as process:
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["error"]["message"] == "Interrupted."
+    assert "Traceback" not in err
+
+
+def test_looking_makes_nothing(turnout: Turnout) -> None:
+    assert turnout("status", "--json").json["adapters"] == []
+    for command in (("versions", "bot"), ("history", "bot")):
+        assert turnout(*command, "--json").json["error"]["kind"] == "not_found"
+    assert turnout("ask", "bot", "why?", "--json").code == 1
+    assert turnout("down", "--json").json == {"stopped": []}
+    assert not turnout.home.root.exists()
 
 
 def test_people_get_text(turnout: Turnout) -> None:

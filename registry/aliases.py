@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from registry.faults import error_code, translated
+from registry.manifest import Manifest
 from registry.names import check_name
 from registry.releases import Release, fold, read_log
-from registry.versions import list_versions
+from registry.version import Version
+from registry.versions import read_versions
 from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
@@ -30,12 +32,22 @@ def read_aliases(client: "MlflowClient", name: str) -> dict[str, int]:
 
 @translated()
 def version_rows(client: "MlflowClient", name: str) -> list[dict[str, Any]]:
-    """Every version with its losses and aliases, oldest first, as plain values."""
-    aliases = read_aliases(client, name)
-    return [
-        version.to_row(alias for alias, number in aliases.items() if number == version.number)
-        for version in list_versions(client, name)
+    """Every version with its losses and aliases, oldest first, as plain values.
+
+    Of one whose manifest cannot be read, `problem` says so, and its figures are None.
+    """
+    names: dict[int, list[str]] = {}
+    for alias, number in read_aliases(client, name).items():
+        names.setdefault(number, []).append(alias)
+    versions, damaged = read_versions(client, name)
+    rows = [version.to_row(names.get(version.number, ())) | {"problem": None} for version in versions]
+    unknown: dict[str, Any] = {**dict.fromkeys(Manifest.model_fields), "created": "", "adapter_sha256": ""}
+    nothing = Manifest.model_construct(None, **unknown)
+    rows += [
+        Version(name, number, "", "", nothing).to_row(names.get(number, ())) | {"problem": problem}
+        for number, problem in damaged.items()
     ]
+    return sorted(rows, key=lambda row: row["version"])
 
 
 @translated()

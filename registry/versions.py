@@ -86,21 +86,28 @@ def get_version(client: "MlflowClient", name: str, number: int) -> Version:
 
 @translated()
 def list_versions(client: "MlflowClient", name: str) -> list[Version]:
-    """All versions by number; those that others made in MLflow without a manifest are left out.
+    """All versions by number; damaged ones, and those that others made without a manifest, are left out.
 
     Raises:
         NotFound: there is no such adapter; the error lists those that are, nearest first.
     """
-    seen: set[str] = set()
-    versions = []
+    return read_versions(client, name)[0]
+
+
+@translated()
+def read_versions(client: "MlflowClient", name: str) -> tuple[list[Version], dict[int, str]]:
+    """As `list_versions`, and what is wrong with the damaged ones, by number."""
+    versions, damaged = dict[str, Version](), dict[int, str]()
     for found in _search(client, f"name = '{check_name(name)}'"):
         sha256 = found.tags.get("adapter_sha256", "")
-        if MANIFEST_TAG in found.tags and sha256 not in seen:
-            seen.add(sha256)
-            versions.append(Version.from_mlflow(found))
-    if not versions and name not in (known := list_names(client)):
+        if MANIFEST_TAG in found.tags and sha256 not in versions:
+            try:
+                versions[sha256] = Version.from_mlflow(found)
+            except ArtifactDamaged as error:
+                damaged[int(found.version)] = error.message
+    if not versions and not damaged and name not in (known := list_names(client)):
         raise unknown_name(name, known)
-    return versions
+    return list(versions.values()), damaged
 
 
 @translated()
@@ -131,9 +138,12 @@ def set_candidate(client: "MlflowClient", name: str, number: int) -> None:
 
 @translated()
 def tag_version(client: "MlflowClient", name: str, number: int, tags: Mapping[str, Any]) -> None:
-    """Set tags on a version, such as its served loss; the manifest itself never changes."""
+    """Set tags on a version, such as its served loss, or remove those that are None; the manifest never changes."""
     for key, value in tags.items():
-        client.set_model_version_tag(name, str(number), key, str(value))
+        if value is None:
+            client.delete_model_version_tag(name, str(number), key)
+        else:
+            client.set_model_version_tag(name, str(number), key, str(value))
 
 
 def _ensure_model(client: "MlflowClient", name: str) -> None:

@@ -61,16 +61,6 @@ class EngineClient:
         if self._session:
             await self._session.close()
 
-    async def healthy(self) -> bool:
-        try:
-            status, _ = await self._send("GET", "/health")
-        except EngineError:
-            return False
-        return status == 200
-
-    async def version(self) -> str:
-        return str((await self._json("GET", "/version"))["version"])
-
     async def models(self) -> dict[str, str]:
         """Served name → folder, of the base and the adapters."""
         answer = await self._json("GET", "/v1/models")
@@ -87,18 +77,20 @@ class EngineClient:
     async def is_idle(self) -> bool:
         return await self.load() == (0, 0)
 
-    async def load_adapter(self, name: str, folder: Path) -> None:
-        """Load the adapter in `folder` as `name`; nothing happens where it is loaded from there already.
+    async def load_adapter(self, name: str, folder: Path) -> bool:
+        """Load the adapter in `folder` as `name`; False where it is loaded from there already.
 
         Raises:
             LoadRefused: with the engine's reason. Trying again does not help.
         """
         _require_absolute_folder(name, folder)
         if await self._is_listed(name, folder):
-            return
+            return False
         status, text = await self._send("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
-        if status == 200 or (status == 400 and await self._is_listed(name, folder)):
-            return
+        if status == 200:
+            return True
+        if status == 400 and await self._is_listed(name, folder):
+            return False
         raise LoadRefused(
             f"the engine at {self.url} refuses to load {name} from {folder}: {_reason(text)} (HTTP {status})",
             "The adapter, or the engine's limits, must change; the same load fails again.",

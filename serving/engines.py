@@ -1,23 +1,33 @@
 """Starts engines, finds those that run, stops them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from serving.config import ServingConfig
+from serving.fit import REPLACE_IT, suits
 from serving.logs import last_line, useful_tail
 from serving.machine import this_machine
+from serving.modules import lora_targets
 from serving.ports import free_port, require_free_port
 from serving.processes import create_time, spawn, terminate
-from serving.records import Engine, find_engine, list_engines, pid_file, remove_record, write_record
+from serving.records import (
+    Engine,
+    find_engine,
+    list_engines,
+    pid_file,
+    remove_record,
+    running_engines,
+    write_record,
+)
 from serving.reply import fetch_version, is_healthy
-from serving.vllm import SHUTDOWN_S, build_launch, rank_limit, resolve_dtype
+from serving.vllm import SHUTDOWN_S, build_launch, computes_on, rank_limit
 from turnout.errors import EngineError, EngineNotReady
-from turnout.files import exclusive
+from turnout.files import exclusive, write_json
 from turnout.paths import Home
-from turnout.references import Base
+from turnout.references import Base, to_json
 
 Progress = Callable[[float, str], None]
 """Called with the seconds waited so far and the last line of the engine's log."""
@@ -33,22 +43,30 @@ def start_engine(
     max_lora_rank: int,
     progress: Progress | None = None,
     *,
-    adapters: Mapping[str, str] | None = None,
+    targets: Iterable[str] = (),
     beside: bool = False,
 ) -> Engine:
     """A ready engine that serves `base` with adapters up to `max_lora_rank`: this home's running one, or a new one.
 
     Args:
-        beside: start a successor on another port where the running engine does not suit.
-        adapters: served name → absolute folder of adapters that a new engine loads at its start.
+        targets: modules that the adapters change.
+        beside: start a successor of the running engine on another port, or go on with one that was left over.
 
     Raises:
         EngineError: the running engine serves something else.
         EngineNotReady: the engine ended, or took longer than `config.ready_timeout_s`; it is gone then.
         ResourceShort: the port is taken.
     """
-    engine = launch_engine(home, base, config, max_lora_rank, adapters=adapters, beside=beside)
-    return wait_ready(home, engine, config.ready_timeout_s, progress)
+    launched = launch_engine(home, base, config, max_lora_rank, targets=targets, beside=beside)
+    engine = wait_ready(home, launched, config.ready_timeout_s, progress)
+    if not launched.ready and find_engine(home) == engine:
+        remember(home, engine)
+    return engine
+
+
+def remember(home: Home, engine: Engine) -> None:
+    """Keep the settings of `engine`, which serves now, so that `turnout up` starts it the same way."""
+    write_json(home.serving, to_json(engine.config))
 
 
 def launch_engine(
@@ -57,47 +75,54 @@ def launch_engine(
     config: ServingConfig,
     max_lora_rank: int,
     *,
-    adapters: Mapping[str, str] | None = None,
+    targets: Iterable[str] = (),
     beside: bool = False,
 ) -> Engine:
     """As `start_engine`, but returns while the engine is still starting; `wait_ready` does the rest."""
-    rank = max(max_lora_rank, config.max_lora_rank or 1)
+    targets = tuple(targets)
     with exclusive(home.lock("engines")) as lock:
-        running = [engine for engine in list_engines(home) if engine.alive]
-        for engine in running:
-            reason = suits(engine, base, max_lora_rank)
+        running = running_engines(home)
+        for engine in running[1:] if beside else running[:1]:
+            reason = suits(engine, base, max_lora_rank, config, targets)
             if reason is None:
                 return engine
             if not beside:
-                raise EngineError(reason, "Stop it first (turnout down), or set serving.mode=restart.")
+                raise EngineError(reason, REPLACE_IT)
+        port = free_port(config.host) if running else config.port
         dead = [engine for engine in list_engines(home) if not engine.alive]
         for engine in dead:
             _end(home, engine, _GIVE_UP_PATIENCE_S)
-        if running:
-            config = config.model_copy(update={"port": free_port(config.host)})
-        else:
+        if not running:
             # What is left of a killed engine may take some seconds to give its memory and its port back.
-            require_free_port(config.host, config.port, patience_s=15.0 if dead else 0.0)
-        machine = this_machine()
-        launch = build_launch(base, config, rank, machine, adapters)
-        engine = Engine(
-            id=f"vllm-{config.port}",
-            kind="vllm",
-            url=f"http://{_reachable(config.host)}:{config.port}",
-            base=base,
-            max_lora_rank=rank_limit(rank),
-            max_loras=config.max_loras,
-            max_cpu_loras=config.max_cpu_loras,
-            computes_on=f"{machine.device} {resolve_dtype(config, machine)} tp{config.tensor_parallel}",
-            command=launch.command,
-            log=str(home.logs / f"engine-vllm-{config.port}.log"),
-        )
+            require_free_port(config.host, port, patience_s=15.0 if dead else 0.0)
+        engine, environment = _describe(home, base, config, port, max_lora_rank, targets)
         write_record(home, engine)
         files = {"pid_file": pid_file(home, engine.id), "log": Path(engine.log)}
-        pid = spawn(launch.command, launch.environment, **files, lock=lock)
+        pid = spawn(engine.command, environment, **files, lock=lock)
         engine = replace(engine, pid=pid, create_time=create_time(pid) or time.time())
         write_record(home, engine)
         return engine
+
+
+def _describe(
+    home: Home, base: Base, config: ServingConfig, port: int, rank: int, targets: tuple[str, ...]
+) -> tuple[Engine, dict[str, str]]:
+    """The record of an engine that is about to be started on `port`, and its environment."""
+    rank, machine = max(rank, config.max_lora_rank or 1), this_machine()
+    launch = build_launch(base, config.model_copy(update={"port": port}), rank, machine, targets)
+    engine = Engine(
+        id=f"vllm-{port}",
+        kind="vllm",
+        url=f"http://{_reachable(config.host)}:{port}",
+        base=base,
+        config=config,
+        max_lora_rank=rank_limit(rank),
+        targets=lora_targets(base, targets),
+        computes_on=computes_on(config, machine),
+        command=launch.command,
+        log=str(home.logs / f"engine-vllm-{port}.log"),
+    )
+    return engine, launch.environment
 
 
 def wait_ready(home: Home, engine: Engine, limit_s: float, progress: Progress | None = None) -> Engine:
@@ -129,38 +154,8 @@ def stop_engine(home: Home, engine: Engine) -> None:
         _end(home, engine, _STOP_PATIENCE_S)
 
 
-def suits(engine: Engine, base: Base, rank: int) -> str | None:
-    """Why `engine` cannot serve adapters of `rank` on `base`; None where it can."""
-    if engine.base.sha256 != base.sha256:
-        return (
-            f"the engine at {engine.url} serves {engine.base.name} ({engine.base.sha256[:12]}), "
-            f"not {base.name} ({base.sha256[:12]})"
-        )
-    return _rank_reason(engine, rank)
-
-
-def check_place(home: Home, config: ServingConfig, rank: int) -> None:
-    """Check in milliseconds that an engine for adapters of `rank` runs here, or could be started.
-
-    Raises:
-        EngineError: the running one takes lower ranks only, and `serving.mode` is `hot`.
-        ResourceShort: the port is taken by something else.
-    """
-    engine = find_engine(home)
-    if engine is None:
-        require_free_port(config.host, config.port)
-    elif config.mode == "hot" and (reason := _rank_reason(engine, rank)):
-        raise EngineError(reason, "Stop it first (turnout down), or set serving.mode=restart.")
-
-
 def _reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
-
-
-def _rank_reason(engine: Engine, rank: int) -> str | None:
-    if rank <= engine.max_lora_rank:
-        return None
-    return f"the engine at {engine.url} takes adapters up to rank {engine.max_lora_rank}, and this one has rank {rank}"
 
 
 def _give_up(home: Home, engine: Engine, what: str) -> NoReturn:

@@ -1,11 +1,13 @@
 """Measures, on an engine, how likely it finds the tokens of prepared rows."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from serving.client import EngineClient
+from turnout.errors import EngineError
 
 CONCURRENCY = 16
 """Requests in flight while rows are scored: the engine batches them."""
@@ -65,3 +67,17 @@ def mean_distance(one: Logprobs, other: Logprobs) -> float:
     """The mean absolute difference of two scorings of the same tokens, in nats."""
     pairs = [pair for left, right in zip(one, other, strict=True) for pair in zip(left, right, strict=True)]
     return sum(abs(left - right) for left, right in pairs) / len(pairs) if pairs else 0.0
+
+
+async def wait_idle(client: EngineClient, limit_s: float = 60.0) -> None:
+    """Raises EngineError when the engine still has requests after `limit_s` seconds: proofs starve traffic."""
+    deadline = time.monotonic() + limit_s
+    while not await client.is_idle():
+        if time.monotonic() > deadline:
+            running, waiting = await client.load()
+            raise EngineError(
+                f"the engine at {client.url} still has {running} running and {waiting} waiting requests "
+                f"after {limit_s:.0f} s; versions are proven on an idle engine only",
+                "Try again when it is idle, or prove the version on another engine.",
+            )
+        await asyncio.sleep(0.5)

@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from serving.client import EngineClient, Message
-from serving.measure import Logprobs, Progress, ScoredRow, mean_distance, mean_loss, score_rows
+from serving.measure import Logprobs, Progress, ScoredRow, mean_distance, mean_loss, score_rows, wait_idle
 from serving.quick import QUICK_PROBES, QuickRecord, failure, record
-from turnout.digests import files_sha256
-from turnout.errors import EngineError
+from turnout.digests import files_sha256, json_sha256
 
 Probe = tuple[list[Message], list[int]]
 """A conversation, and the token ids that training made of it."""
@@ -27,6 +26,8 @@ class Proof:
     """The figures of a passed proof; losses and differences in nats a token.
 
     `served_base_nats` is the base's loss on the first `base_rows` rows, `served_nats_there` the adapter's on those.
+    It counts for the rows of `rows_sha256` and for `trained_nats`; another `tolerance` than then may be set against
+    its `difference`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Proof:
     served_nats_there: float
     base_rows: int
     rows: int
+    rows_sha256: str
     tokens: int
     seconds: float
     proven_at: str
@@ -53,12 +55,19 @@ class Proof:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What training knows: the rows it scored, the loss in nats there, the ids of probes, and what may differ."""
+    """What training knows: the rows it scored, the loss in nats there, the ids of probes, and what may differ.
+
+    `probes` is called for a full proof only: rendering them takes a tokenizer.
+    """
 
     rows: Sequence[ScoredRow]
     trained_nats: float
-    probes: Sequence[Probe]
+    probes: Callable[[], Sequence[Probe]]
     tolerance: float
+
+    @property
+    def rows_sha256(self) -> str:
+        return json_sha256(sorted(row.row_sha256 for row in self.rows))
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,8 @@ async def prove(
     """
     began = time.monotonic()
     await wait_idle(client)
-    await _check_template(client, subject, evidence.probes)
+    probes = evidence.probes()
+    await _check_template(client, subject, probes)
     base = await score_rows(client, subject.base_name, evidence.rows[:BASE_ROWS], progress)
     repeated = await score_rows(client, subject.base_name, evidence.rows[:NOISE_ROWS])
     served = await score_rows(client, subject.name, evidence.rows, progress)
@@ -92,15 +102,11 @@ async def prove(
     effect, effect_limit = check_effect(subject.name, base, repeated, there)
     loss = mean_loss(served)
     check_parity(subject.name, loss.nats, evidence.trained_nats, evidence.tolerance)
-    quick = await asyncio.gather(*(record(client, subject.name, messages) for messages in _quick(evidence)))
+    quick = await asyncio.gather(*(record(client, subject.name, messages) for messages in _quick(probes)))
     check_files(subject.name, subject.folder, subject.adapter_sha256)
     proof = Proof(
-        name=subject.name,
-        adapter_sha256=subject.adapter_sha256,
-        base_sha256=subject.base_sha256,
-        base_name=subject.base_name,
-        build=subject.build,
-        probes=len(evidence.probes),
+        **{key: value for key, value in vars(subject).items() if key != "folder"},
+        probes=len(probes),
         effect_nats=effect,
         effect_limit=effect_limit,
         trained_nats=evidence.trained_nats,
@@ -111,26 +117,13 @@ async def prove(
         served_nats_there=mean_loss(there).nats,
         base_rows=len(base),
         rows=len(served),
+        rows_sha256=evidence.rows_sha256,
         tokens=loss.tokens,
         seconds=round(time.monotonic() - began, 2),
         proven_at=datetime.now(UTC).isoformat(timespec="seconds"),
         quick=tuple(quick),
     )
     return proof, served
-
-
-async def wait_idle(client: EngineClient, limit_s: float = 60.0) -> None:
-    """Raises EngineError when the engine still has requests after `limit_s` seconds: proofs starve traffic."""
-    deadline = time.monotonic() + limit_s
-    while not await client.is_idle():
-        if time.monotonic() > deadline:
-            running, waiting = await client.load()
-            raise EngineError(
-                f"the engine at {client.url} still has {running} running and {waiting} waiting requests "
-                f"after {limit_s:.0f} s; versions are proven on an idle engine only",
-                "Try again when it is idle, or prove the version on another engine.",
-            )
-        await asyncio.sleep(0.5)
 
 
 def check_files(name: str, folder: Path, adapter_sha256: str) -> None:
@@ -188,6 +181,6 @@ def check_parity(name: str, served_nats: float, trained_nats: float, tolerance: 
         )
 
 
-def _quick(evidence: Evidence) -> list[list[Message]]:
+def _quick(probes: Sequence[Probe]) -> list[list[Message]]:
     """The probes that the quick probe repeats: the shortest prompts, which cost least."""
-    return [messages for messages, ids in sorted(evidence.probes, key=lambda probe: len(probe[1]))[:QUICK_PROBES]]
+    return [messages for messages, ids in sorted(probes, key=lambda probe: len(probe[1]))[:QUICK_PROBES]]

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from serving.measure import Logprobs
 from serving.proof import Proof
 from turnout.digests import canonical_json, json_sha256
-from turnout.files import read_json, write_atomically, write_json
+from turnout.files import read_state, write_atomically, write_json
 from turnout.paths import Home
-from turnout.references import from_json, to_json
+from turnout.references import to_json
 
 ProofState = Literal["proven", "stale", "missing"]
 """`stale`: proven on this base, but by another build of the engine."""
@@ -25,23 +23,15 @@ def keep_proof(home: Home, proof: Proof, logprobs: Logprobs) -> None:
 
 
 def kept_proof(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> Proof | None:
-    return _read(_file(home, adapter_sha256, base_sha256, build))
+    return read_state(_file(home, adapter_sha256, base_sha256, build), Proof)
 
 
 def proof_state(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> ProofState:
     if kept_proof(home, adapter_sha256, base_sha256, build):
         return "proven"
     others = home.proofs.glob(f"{adapter_sha256[:16]}-{base_sha256[:16]}-*.json")
-    return "stale" if any(_read(other) for other in others) else "missing"
+    return "stale" if any(read_state(other, Proof) for other in others) else "missing"
 
 
 def _file(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> Path:
     return home.proofs / f"{adapter_sha256[:16]}-{base_sha256[:16]}-{json_sha256(build)[:16]}.json"
-
-
-def _read(file: Path) -> Proof | None:
-    try:
-        value = read_json(file)
-        return from_json(Proof, value) if value else None
-    except (ValidationError, ValueError):
-        return None

@@ -3,28 +3,30 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from serving.config import ServingConfig
 from serving.processes import is_alive, read_pid_file
-from turnout.files import read_json, write_json
+from turnout.files import read_state, write_json
 from turnout.paths import Home
-from turnout.references import Base, from_json, to_json
+from turnout.references import Base, to_json
+
+_UNKNOWN = Base("", "an unknown base", "", "", "", "", ())
 
 
 @dataclass(frozen=True)
 class Engine:
     """A started engine. `pid` and `create_time` (seconds since 1970) are 0 before its process is known.
 
-    `build` names what computes: proofs hold for one build. It is empty until the engine is ready.
+    `config` is what it was started with, `targets` the modules that adapters may change in it. `build` names what
+    computes: proofs hold for one build. It is empty until the engine is ready.
     """
 
     id: str
     kind: str
     url: str
     base: Base
+    config: ServingConfig
     max_lora_rank: int
-    max_loras: int
-    max_cpu_loras: int
+    targets: tuple[str, ...]
     computes_on: str
     command: tuple[str, ...]
     log: str
@@ -59,24 +61,32 @@ def remove_record(home: Home, engine_id: str) -> None:
 
 
 def list_engines(home: Home) -> list[Engine]:
-    """The recorded engines, dead ones too, by id."""
-    engines = [_read(home, file) for file in sorted(home.engines.glob("*.json"))]
+    """The recorded engines, dead ones too, by id.
+
+    One whose record cannot be read, but whose process runs, is there too: it serves nobody, and can be stopped.
+    """
+    ids = {file.stem for kind in ("json", "pid") for file in home.engines.glob(f"*.{kind}")}
+    engines = [_read(home, engine_id) for engine_id in sorted(ids)]
     return [engine for engine in engines if engine]
 
 
+def running_engines(home: Home) -> list[Engine]:
+    """The engines that run, or are still starting, the oldest first."""
+    return sorted((engine for engine in list_engines(home) if engine.alive), key=lambda engine: engine.create_time)
+
+
 def find_engine(home: Home) -> Engine | None:
-    """The engine of this home that runs, or is still starting; the oldest, while its successor takes over."""
-    alive = [engine for engine in list_engines(home) if engine.alive]
-    return min(alive, key=lambda engine: engine.create_time, default=None)
+    """The engine of this home; the oldest, while its successor takes over."""
+    return next(iter(running_engines(home)), None)
 
 
-def _read(home: Home, file: Path) -> Engine | None:
-    try:
-        value = read_json(file)
-        engine = from_json(Engine, value) if value else None
-    except (ValidationError, ValueError):
-        return None
+def _read(home: Home, engine_id: str) -> Engine | None:
+    engine = read_state(record_file(home, engine_id), Engine)
+    if engine and engine.pid:
+        return engine
     # Whoever started it may have been killed before it could write down the pid.
-    if engine and not engine.pid and (process := read_pid_file(pid_file(home, engine.id))):
-        return replace(engine, pid=process[0], create_time=process[1])
-    return engine
+    process = read_pid_file(pid_file(home, engine_id))
+    if process is None:
+        return engine
+    engine = engine or Engine(engine_id, "unknown", "", _UNKNOWN, ServingConfig(), 0, (), "", (), "")
+    return replace(engine, pid=process[0], create_time=process[1])

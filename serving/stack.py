@@ -1,19 +1,16 @@
 """Brings the local stack up, takes it down, and says what it serves."""
 
-import asyncio
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.client import EngineClient
 from serving.config import ServingConfig
 from serving.engines import Progress, start_engine, stop_engine
-from serving.placement import Placed, ensure_loaded
+from serving.placement import loaded_adapters
 from serving.proofs import proof_state
 from serving.records import Engine, find_engine, list_engines
-from serving.routes import Routes, read_routes
+from serving.restore import Restored, load_routed, shapes
+from serving.routes import read_routes, routed
 from turnout.errors import BadInput, EngineError
 from turnout.paths import Home
 from turnout.references import Base
@@ -28,7 +25,7 @@ class Stack:
     """What `up` has brought up: the engine, and the versions that were put back onto it."""
 
     engine: Engine
-    placed: tuple[Placed, ...]
+    restored: Restored
 
 
 @dataclass(frozen=True)
@@ -52,23 +49,19 @@ def up(home: Home, config: ServingConfig, base: Base | None = None, progress: Pr
 
     Raises:
         BadInput: there are no routes and no base.
-        EngineError: the engine cannot be started, or refuses a version.
+        EngineError: the engine cannot be started, or another base is being served.
         ResourceShort: the port is taken.
     """
     routes = read_routes(home)
     served = routes.base if routes else base
     if served is None:
         raise BadInput("nothing was released yet, so there is nothing to serve", "Run the pipeline first: turnout run")
-    versions = list(_routed(routes))
-    rank = max([LEAST_RANK if config.max_lora_rank is None else 1, *(_rank(Path(folder)) for _, folder, _ in versions)])
+    rank, targets = shapes(routes)
     engine = find_engine(home)
     if engine is None or not engine.ready or engine.base.sha256 != served.sha256:
-        engine = start_engine(home, served, config, rank, progress)
-    placed = [
-        ensure_loaded(home, engine, served_name=name, adapter_folder=Path(folder), adapter_sha256=digest)
-        for name, folder, digest in versions
-    ]
-    return Stack(engine, tuple(placed))
+        rank = max(rank, LEAST_RANK if config.max_lora_rank is None else 1)
+        engine = start_engine(home, served, config, rank, progress, targets=targets)
+    return Stack(engine, load_routed(home, engine, routes))
 
 
 def down(home: Home) -> list[Engine]:
@@ -84,8 +77,8 @@ def status(home: Home) -> list[ServedVersion]:
     """The versions that are loaded, and those that the routes name and that are not."""
     routes = read_routes(home)
     engine = find_engine(home)
-    loaded = asyncio.run(_loaded(engine)) if engine else {}
-    digests = {name: digest for name, _, digest in _routed(routes)}
+    loaded = _loaded(engine) if engine else {}
+    digests = {each.served_name: each.version.adapter_sha256 for each in routed(routes)}
     rows = []
     for served_name in sorted({*loaded, *digests}):
         match = _SERVED_NAME.match(served_name)
@@ -102,33 +95,9 @@ def status(home: Home) -> list[ServedVersion]:
     return rows
 
 
-async def _loaded(engine: Engine) -> dict[str, str]:
+def _loaded(engine: Engine) -> dict[str, str]:
     """Served name → folder of the adapters on `engine`; none while it does not answer."""
     try:
-        async with EngineClient(engine.url, timeout_s=5) as client:
-            served = await client.models()
+        return loaded_adapters(engine)
     except EngineError:
         return {}
-    return {name: folder for name, folder in served.items() if name != engine.base.name}
-
-
-def _routed(routes: Routes | None) -> Iterator[tuple[str, str, str]]:
-    """(served name, folder, adapter_sha256) of every routed version, champions first."""
-    if routes is None:
-        return
-    every = [
-        (int(number) != on.champion, f"{name}-v{number}", version.path, version.adapter_sha256)
-        for name, on in routes.names.items()
-        for number, version in on.versions.items()
-    ]
-    for _, served_name, path, digest in sorted(every):
-        yield served_name, path, digest
-
-
-def _rank(folder: Path) -> int:
-    try:
-        return int(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
-    except (OSError, ValueError, KeyError) as error:
-        raise EngineError(
-            f"the routed adapter in {folder} cannot be read: {error}", "Fetch it again: turnout promote NAME"
-        ) from error

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from registry.aliases import read_aliases
 from registry.names import unknown_name
+from registry.reach import never_used
 from registry.releases import fold, read_log
 from registry.store import connect
 from registry.versions import list_names
@@ -24,25 +25,34 @@ Roles = dict[str, int | None]
 def compare(home: Home, name: str | None) -> dict[str, Any]:
     """One row for each adapter: its champion, previous and candidate, and what is loaded where.
 
-    With the registry out of reach the last good routes stand in for the log, and the problems say so.
+    Where there is no registry yet the last good routes stand in for the log; with one that is out of reach they
+    do so too, and the problems say it.
 
     Raises:
         NotFound: there is no adapter `name`.
+        RegistryUnavailable: the registry is out of reach, and `name` has no routes here.
     """
-    served = served_versions(home)
+    served, unreachable = served_versions(home), ""
     try:
-        client = connect(home)
-        names, unreachable = list_names(client), ""
-        roles = {each: _roles(client, each) for each in names if name in (None, each)}
+        if never_used(home):
+            names = list(roles := _routed_roles(home, name))
+        else:
+            names = list_names(client := connect(home))
+            roles = {each: _roles(client, each) for each in names if name in (None, each)}
     except RegistryUnavailable as error:
+        names = list(roles := _routed_roles(home, name))
+        if name is not None and name not in roles:
+            raise
         unreachable = f"the registry is out of reach, so these are the last good routes: {error.message}"
-        roles = _routed_roles(home, name)
-        names = list(roles)
     if name is not None and name not in roles:
         raise unknown_name(name, names)
     engine_up = find_engine(home) is not None
     adapters = [_row(home, each, roles[each], served, engine_up, unreachable) for each in sorted(roles)]
-    return {"in_sync": all(adapter["in_sync"] for adapter in adapters), "adapters": adapters}
+    problems = [unreachable] if unreachable else []
+    if home.routes.exists() and read_routes(home) is None:
+        problems.append(f"{home.routes} cannot be read: turnout up writes it anew")
+    in_sync = all(adapter["in_sync"] for adapter in adapters) and bool(adapters or not problems)
+    return {"in_sync": in_sync, "problems": problems, "adapters": adapters}
 
 
 def _roles(client: "MlflowClient", name: str) -> Roles:

@@ -1,19 +1,17 @@
 """The command and the environment that start vLLM on a base."""
 
-import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.config import VLLM_LORA_RANKS, ServingConfig
 from serving.machine import Machine
+from serving.modules import lora_targets
 from turnout.errors import EngineError
 from turnout.references import Base
 
-LINEAR_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""Without this limit `prompt_logprobs` beside any other request kills the engine (vllm#16668)."""
 SHUTDOWN_S = 30
 """How long an engine that is told to stop finishes the requests that it has."""
 
@@ -31,15 +29,15 @@ def build_launch(
     config: ServingConfig,
     max_lora_rank: int,
     machine: Machine,
-    adapters: Mapping[str, str] | None = None,
+    targets: Iterable[str] = (),
 ) -> Launch:
     """How to start vLLM serving `base` on `config.port`, with room for adapters up to `max_lora_rank`.
 
     Args:
-        adapters: served name → absolute folder of the adapters to load at the start.
+        targets: modules that the adapters to come change, besides the usual ones.
 
     Raises:
-        EngineError: no engine takes such a rank.
+        EngineError: no engine takes such a rank, or the base has no module to adapt.
     """
     device = _gpu_flags(config) if machine.gpus else _cpu_flags(config)
     environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
@@ -54,11 +52,11 @@ def build_launch(
         *("--dtype", resolve_dtype(config, machine), "--max-model-len", str(config.max_model_len)),
         *("--enable-lora", "--max-lora-rank", str(rank_limit(max_lora_rank))),
         *("--max-loras", str(config.max_loras), "--max-cpu-loras", str(config.max_cpu_loras)),
-        *("--lora-target-modules", *LINEAR_TARGETS),
+        # Without this limit `prompt_logprobs` beside any other request kills the engine (vllm#16668).
+        *("--lora-target-modules", *lora_targets(base, targets)),
         *("--shutdown-timeout", str(SHUTDOWN_S), "--disable-uvicorn-access-log"),
         *(("--max-num-seqs", str(config.max_num_seqs)) if config.max_num_seqs else ()),
         *device,
-        *_preloaded(adapters or {}, base),
         *config.extra_args,
     )
     return Launch(command, environment | config.env)
@@ -79,6 +77,11 @@ def resolve_dtype(config: ServingConfig, machine: Machine) -> str:
     if config.dtype != "auto" or machine.gpus:
         return config.dtype
     return "bfloat16" if machine.native_bfloat16 else "float32"
+
+
+def computes_on(config: ServingConfig, machine: Machine) -> str:
+    """The device, number format and number of parallel parts: what moves log-probabilities."""
+    return f"{machine.device} {resolve_dtype(config, machine)} tp{config.tensor_parallel}"
 
 
 def _program(machine: Machine) -> tuple[str, ...]:
@@ -125,10 +128,3 @@ def _own_libraries(machine: Machine) -> dict[str, str]:
 
 def _inherited(variable: str) -> list[str]:
     return [os.environ[variable]] if os.environ.get(variable) else []
-
-
-def _preloaded(adapters: Mapping[str, str], base: Base) -> tuple[str, ...]:
-    if not adapters:
-        return ()
-    modules = ({"name": name, "path": path, "base_model_name": base.name} for name, path in adapters.items())
-    return ("--lora-modules", *(json.dumps(module) for module in modules))

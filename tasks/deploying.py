@@ -1,7 +1,8 @@
 """The deploy stage: an engine for the version, the version on it, and the proof that it serves what was trained."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from data.probes import render_probes
 from data.rows import validation_sample
@@ -10,17 +11,19 @@ from registry.manifest import check_fits
 from registry.store import connect
 from registry.versions import Version
 from serving.config import ServingConfig
-from serving.engines import start_engine, suits
-from serving.placement import ensure_loaded
+from serving.engines import start_engine, stop_engine
+from serving.fit import require_no_others, suits
+from serving.placement import Placed, ensure_loaded, loaded_adapters
 from serving.proof import Evidence
-from serving.records import Engine, list_engines
+from serving.proofs import kept_proof
+from serving.records import Engine, find_engine
+from serving.restore import Restored, load_routed, shapes
 from serving.room import free_room
-from serving.routes import read_routes
+from serving.routes import Routes, read_routes, routed
 from tasks import progress
 from tasks.bases import ensure_parity_base
 from tasks.config import TrainConfig
-from turnout.errors import EngineError, ProofFailed
-from turnout.files import write_json
+from turnout.errors import EngineError, LoadRefused, ProofFailed
 from turnout.paths import Home, home
 from turnout.references import Base, Dataset, Scores
 
@@ -29,7 +32,8 @@ from turnout.references import Base, Dataset, Scores
 class Served:
     """A version on an engine; losses in nats a token, None where the proof failed before they were known.
 
-    `problem` says why the proof failed; the version is off the engine again then.
+    `problem` says why the proof failed. `replaces` is the id of the engine that this one takes over from when the
+    version is released; empty where there is none.
     """
 
     engine_id: str
@@ -38,11 +42,21 @@ class Served:
     base: Base
     adapter_folder: str
     tolerance: float
+    replaces: str = ""
     rows: int = 0
     tokens: int = 0
     eval_loss: float | None = None
     difference: float | None = None
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A ready engine, the seconds that its start took (0 where it ran), and the one that it takes over from."""
+
+    engine: Engine
+    seconds: float = 0.0
+    replaces: Engine | None = None
 
 
 def deploy(
@@ -67,72 +81,119 @@ def deploy(
         served_base = ensure_parity_base(base, double_quantisation=train.double_quantisation, progress=progress.update)
     folder = fetch(connect(here), version, here)
     check_fits(version.manifest, served_base, folder)
-    engine, seconds = engine_for(here, served_base, config, version.manifest.rank)
-    remember(here, config)
-    free_room(here, engine, version.served_name)
-    served = Served(engine.id, engine.url, seconds, served_base, str(folder), config.tolerance)
-
-    def evidence() -> Evidence:
-        rows = validation_sample(dataset, max_rows)
-        return Evidence(rows, scores.candidate.nats, render_probes(base.path), config.tolerance)
-
+    place = find_place(here, served_base, config, version, folder)
+    rows, nats = validation_sample(dataset, max_rows), scores.candidate.nats
+    evidence = Evidence(rows, nats, lambda: render_probes(base.path), config.tolerance)
+    served = Served(
+        place.engine.id,
+        place.engine.url,
+        place.seconds,
+        served_base,
+        str(folder),
+        config.tolerance,
+        replaces=place.replaces.id if place.replaces else "",
+    )
     try:
-        placed = ensure_loaded(
+        return _with_figures(served, put(here, place, version, folder, evidence))
+    except ProofFailed as error:
+        return replace(served, problem=error.message)
+
+
+def put(here: Home, place: Place, version: Version, folder: Path, evidence: Evidence) -> Placed:
+    """Load and prove the version; a successor that cannot take it is stopped.
+
+    Raises:
+        EngineError: it does not answer, or refuses the version.
+        ProofFailed: it does not serve what was trained.
+    """
+    try:
+        free_room(here, place.engine, version.name, version.number)
+        return ensure_loaded(
             here,
-            engine,
+            place.engine,
             served_name=version.served_name,
             adapter_folder=folder,
             adapter_sha256=version.manifest.adapter_sha256,
             evidence=evidence,
             progress=progress.update,
         )
-    except ProofFailed as error:
-        return Served(**{**vars(served), "problem": error.message})
-    proof = placed.proof
-    assert proof is not None
-    figures = {
-        "eval_loss": proof.served_nats,
-        "difference": proof.difference,
-        "rows": proof.rows,
-        "tokens": proof.tokens,
-    }
-    if not seconds and not placed.proven_now:
-        progress.current().cached = True
-    return Served(**{**vars(served), **figures})
+    except LoadRefused:
+        if place.replaces:
+            stop_engine(here, place.engine)
+        raise
 
 
-def engine_for(here: Home, base: Base, config: ServingConfig, rank: int) -> tuple[Engine, float]:
-    """A ready engine for adapters of `rank` on `base`, and the seconds that its start took (0 where it ran).
+def find_place(here: Home, base: Base, config: ServingConfig, version: Version, folder: Path) -> Place:
+    """The engine for `version`: the running one, a new one, or with `serving.mode: restart` a successor.
 
-    With `serving.mode: restart` an engine that does not suit gets a successor on another port, which takes over
-    when the version is released.
+    A new engine gets what is routed first. A successor is on another port, and takes over when the version is
+    released; none is started where the running engine serves this version already, proven.
+
+    Raises:
+        EngineError: the running engine does not suit, or a successor does not take what is routed.
     """
-    started = time.monotonic()
+    require_no_others(here, base, version.name)
+    live, manifest = find_engine(here), version.manifest
+    succeed = config.mode == "restart" and live is not None
+    if live is not None and succeed and _serves(here, live, base, config, version, folder):
+        return Place(live)
+    routes = read_routes(here)
+    if routes and (routes.base.sha256 != base.sha256 or (live and not succeed)):
+        routes = None  # nothing to take over
+    rank, targets = shapes(routes)
+    engine, seconds = _start(
+        here, base, config, max(rank, manifest.rank), {*targets, *manifest.target_modules}, beside=succeed
+    )
+    restored = load_routed(here, engine, routes, spare=1)
+    if succeed:
+        _require_champions(here, engine, routes, restored)
+    return Place(engine, seconds, live if succeed else None)
+
+
+def _start(
+    here: Home, base: Base, config: ServingConfig, rank: int, targets: set[str], *, beside: bool
+) -> tuple[Engine, float]:
+    """An engine that suits, and the seconds that its start took: 0 where it ran already."""
+    began = time.monotonic()
 
     def report(seconds: float, line: str) -> None:
+        waited.append(seconds)
         progress.update(f"engine starts, {seconds:.0f} s: {line[-60:]}")
 
-    running = [engine for engine in list_engines(here) if engine.alive]
-    fit = next((engine for engine in running if engine.ready and suits(engine, base, rank) is None), None)
-    if fit is not None:
-        return fit, 0.0
-    if running and config.mode == "restart":
-        require_no_others(here, base)
-    engine = start_engine(here, base, config, rank, report, beside=config.mode == "restart")
-    return engine, round(time.monotonic() - started, 2)
+    waited: list[float] = []
+    engine = start_engine(here, base, config, rank, report, targets=targets, beside=beside)
+    return engine, round(time.monotonic() - began, 2) if waited else 0.0
 
 
-def require_no_others(here: Home, base: Base) -> None:
-    """Raises EngineError when adapters of another base would lose their engine to this one."""
-    routes = read_routes(here)
-    if routes and routes.names and routes.base.sha256 != base.sha256:
+def _serves(here: Home, engine: Engine, base: Base, config: ServingConfig, version: Version, folder: Path) -> bool:
+    """Whether `engine` has this very version loaded, and proven it."""
+    manifest = version.manifest
+    if suits(engine, base, manifest.rank, config, manifest.target_modules) is not None:
+        return False
+    try:
+        loaded = loaded_adapters(engine)
+    except EngineError:
+        return False
+    proven = kept_proof(here, manifest.adapter_sha256, base.sha256, engine.build) is not None
+    return proven and loaded.get(version.served_name) == str(folder)
+
+
+def _require_champions(here: Home, successor: Engine, routes: Routes | None, restored: Restored) -> None:
+    """Raises EngineError, with the successor stopped, where it did not take all champions."""
+    there = {placed.name for placed in restored.placed}
+    lost = [each.served_name for each in routed(routes) if each.champion and each.served_name not in there]
+    if lost:
+        stop_engine(here, successor)
         raise EngineError(
-            f"the running engine serves {', '.join(sorted(routes.names))} on {routes.base.name}; "
-            f"replacing it by one with {base.name} would take them off",
-            "Use another TURNOUT_HOME (and serving.port) for the other base.",
+            f"the new engine cannot take over {', '.join(lost)}: {'; '.join(restored.problems)}",
+            "Traffic stays where it is. Mend what is named, or use serving.mode=hot.",
         )
 
 
-def remember(here: Home, config: ServingConfig) -> None:
-    """Keep the engine's settings, so that `turnout up` starts it the same way."""
-    write_json(here.serving, config.model_dump(mode="json"))
+def _with_figures(served: Served, placed: Placed) -> Served:
+    proof = placed.proof
+    assert proof is not None
+    progress.current().cached = not served.engine_start_seconds and not placed.proven_now
+    return replace(
+        served, eval_loss=proof.served_nats, difference=proof.difference, rows=proof.rows, tokens=proof.tokens
+    )

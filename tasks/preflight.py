@@ -9,7 +9,7 @@ from data.config import DataConfig
 from data.prepare import prepare
 from registry.reach import reachable
 from serving.config import ServingConfig
-from serving.engines import check_place
+from serving.fit import check_place
 from tasks.bases import base_on_disk, quick_check_base
 from tasks.config import TrainConfig
 from tasks.memory import require_memory
@@ -41,8 +41,9 @@ def preflight(*, home: Home, base: str, data: DataConfig, train: TrainConfig, se
     if base == "bundled" and not (cache() / "parity").exists():
         require_disk(cache(), CACHE_BYTES, "TURNOUT_CACHE")
     reachable(home)
-    check_place(home, serving, train.lora_rank)
-    if found := base_on_disk(base):
+    found = base_on_disk(base)
+    check_place(home, serving, train.lora_rank, found)
+    if found:
         _check_with_base(found, data, train)
 
 

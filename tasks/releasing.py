@@ -1,22 +1,19 @@
 """The gate and release stages: the verdict, the event in the release log, and the views of it."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from registry.aliases import drop_candidate, write_view
-from registry.releases import append, fold, read_log
+from registry.releases import Release, append, fold, read_log
 from registry.store import connect
 from registry.versions import Version, get_version, tag_version
-from serving.engines import stop_engine
-from serving.placement import unload
-from serving.records import list_engines
-from serving.routes import NameRoutes, RoutedVersion, Routes, read_routes, write_routes
 from tasks.config import GateConfig
 from tasks.deploying import Served
 from tasks.gate import Rule, Verdict, judge
-from turnout.errors import RegistryConflict
-from turnout.paths import Home, home
+from tasks.switching import require_loaded, switch_over, withdraw
+from turnout.errors import ArtifactDamaged, NotFound, RegistryConflict
+from turnout.paths import home
 from turnout.references import Scores
 
 if TYPE_CHECKING:
@@ -57,35 +54,34 @@ def judge_version(
 def release(
     version: Version, served: Served, verdict: Verdict, champion: Version | None, promote_it: bool
 ) -> Switch | None:
-    """Make the version the champion; None where the gate refused it, or nobody wants it promoted yet."""
+    """Make the version the champion; None where the gate refused it, or nobody wants it promoted yet.
+
+    A present champion stays champion, with its traffic, whatever the verdict.
+
+    Raises:
+        EngineError: the version is no longer on its engine.
+        RegistryConflict: somebody else released meanwhile; nothing changed.
+    """
     here, client = home(), connect(home())
-    current = fold(read_log(client, version.name)).champion
-    if served.eval_loss is not None:
-        tag_version(
-            client,
-            version.name,
-            version.number,
-            {"served_eval_loss": served.eval_loss, "served_base": served.base.name},
-        )
-    if current != version.number:
-        if not verdict.passed:
-            _refuse(here, client, version, served, verdict)
-            return None
-        if not promote_it:
-            return None
+    state = fold(read_log(client, version.name))
+    _tag(client, version, served, verdict)
+    if not verdict.passed:
+        return _refuse(client, version, served, verdict, state)
+    if state.champion != version.number and not promote_it:
+        withdraw(here, version, served, keep=True)
+        return None
+    loaded = require_loaded(version, served)
+    lost = _unreadable_champion(client, version, champion, state)
     switch = promote(
         client,
         version.name,
         version.number,
-        expect=champion.number if champion else None,
+        expect=state.champion if lost else champion.number if champion else None,
         reason="the pipeline's gate passed it",
         figures={rule.name: rule.figure for rule in verdict.rules if rule.figure is not None},
     )
-    _write_routes(here, client, switch, version, served)
-    for engine in list_engines(here):
-        if engine.id != served.engine_id:
-            stop_engine(here, engine)
-    return switch
+    switch_over(here, client, version, served, loaded)
+    return replace(switch, warnings=(*switch.warnings, *lost))
 
 
 def promote(
@@ -122,41 +118,52 @@ def promote(
 
 
 def _proof_rule(served: Served) -> Rule:
-    if served.problem:
-        return Rule("proof", False, served.difference, served.tolerance, served.problem)
+    if served.problem or served.difference is None:
+        return Rule("proof", False, served.difference, served.tolerance, served.problem or "it was not proven")
     text = (
         f"served eval loss {served.eval_loss:.4f} on {served.base.name} is {served.difference:.4f} away from "
         f"training's, at most {served.tolerance} allowed"
     )
-    return Rule("proof", True, served.difference, served.tolerance, text)
+    return Rule("proof", served.difference <= served.tolerance, served.difference, served.tolerance, text)
 
 
-def _refuse(here: Home, client: "MlflowClient", version: Version, served: Served, verdict: Verdict) -> None:
-    """Keep the version registered with the reason, and take it off the engine."""
-    tag_version(client, version.name, version.number, {"refused": verdict.reason})
+def _tag(client: "MlflowClient", version: Version, served: Served, verdict: Verdict) -> None:
+    """Note with the version what was measured, and on which base it is served: enough to serve it again elsewhere."""
+    tags: dict[str, Any] = {}
+    if served.eval_loss is not None:
+        tags = {"served_eval_loss": served.eval_loss, "served_base": served.base.name}
+        tags["served_base_sha256"] = served.base.sha256
+    if verdict.passed and "refused" in version.tags:
+        tags["refused"] = None
+    tag_version(client, version.name, version.number, tags)
+
+
+def _refuse(
+    client: "MlflowClient", version: Version, served: Served, verdict: Verdict, state: Release
+) -> Switch | None:
+    """Keep the version registered with the reason, and take it off the engine; a routed one keeps its place."""
     drop_candidate(client, version.name, version.number)
-    running = [engine for engine in list_engines(here) if engine.alive]
-    for engine in running:
-        if engine.id != served.engine_id:
-            continue
-        if len(running) > 1 and engine.create_time > min(other.create_time for other in running):
-            stop_engine(here, engine)  # it was started for this version alone
-        elif not served.problem:
-            unload(engine, version.served_name)
+    withdraw(home(), version, served, keep=version.number in (state.champion, state.previous))
+    if version.number == state.champion:
+        warning = f"{version.served_name} stays the champion, and the gate refuses it now: {verdict.reason}"
+        return Switch(version.name, version.number, version.number, False, 0.0, state.generation, warnings=(warning,))
+    if version.number != state.previous:
+        tag_version(client, version.name, version.number, {"refused": verdict.reason})
+    return None
 
 
-def _write_routes(here: Home, client: "MlflowClient", switch: Switch, version: Version, served: Served) -> None:
-    """Keep on disk what is served now, so that it can be served again without the registry."""
-    routes = read_routes(here)
-    names = dict(routes.names) if routes and routes.base.sha256 == served.base.sha256 else {}
-    versions = {str(switch.to): RoutedVersion(version.manifest.adapter_sha256, served.adapter_folder)}
-    previous = fold(read_log(client, switch.name)).previous
-    if previous is not None:
-        digest = get_version(client, switch.name, previous).manifest.adapter_sha256
-        if (here.adapters / digest).is_dir():
-            versions[str(previous)] = RoutedVersion(digest, str(here.adapters / digest))
-    names[switch.name] = NameRoutes(switch.to, versions)
-    write_routes(here, Routes((routes.generation if routes else 0) + 1, served.base, names))
+def _unreadable_champion(
+    client: "MlflowClient", version: Version, compared: Version | None, state: Release
+) -> tuple[str, ...]:
+    """Why nothing was compared with the champion, where it is one that can no longer be read: such a one gives way."""
+    if compared is not None or state.champion in (None, version.number):
+        return ()
+    assert state.champion is not None
+    try:
+        get_version(client, version.name, state.champion)
+    except (NotFound, ArtifactDamaged) as error:
+        return (f"nothing was compared with the champion before, v{state.champion}: {error.message}",)
+    return ()
 
 
 def _called(number: int | None) -> str:

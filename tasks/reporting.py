@@ -30,7 +30,7 @@ def outcome(
     return {
         "name": version.name,
         "version": version.number,
-        "label": manifest.label,
+        "label": version.label,
         "base_eval_loss": scores.base.nats,
         "eval_loss": scores.candidate.nats,
         "champion_eval_loss": scores.champion.nats if scores.champion else None,
@@ -48,6 +48,7 @@ def outcome(
         "engine": served.engine_url,
         "engine_start_seconds": served.engine_start_seconds,
         "release": asdict(switch) if switch else None,
+        "warnings": list(switch.warnings) if switch else [],
         "stages": {name: asdict(record) for name, record in stages.items()},
         "samples": [asdict(sample) for sample in scores.samples],
     }
@@ -115,7 +116,12 @@ def markdown(result: Mapping[str, Any], losses: list[dict[str, Any]]) -> str:
     stages = [
         {"stage": name, "seconds": each["seconds"], "kept": each["cached"]} for name, each in result["stages"].items()
     ]
-    return "\n".join([*lines, "## Stages", "", *_table(stages), ""])
+    return "\n".join([*lines, *_warnings(result), "## Stages", "", *_table(stages), ""])
+
+
+def _warnings(result: Mapping[str, Any]) -> list[str]:
+    points = [f"- {_line(warning)}" for warning in result["warnings"]]
+    return ["## Warnings", "", *points, ""] if points else []
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:

@@ -1,6 +1,6 @@
 """The pipeline's stages as Prefect tasks: thin wrappers that name, time and retry the functions they call."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -83,12 +83,25 @@ def publish(
     champion: Version | None,
     stages: Mapping[str, StageRecord],
 ) -> dict[str, Any]:
-    """The run's outcome, also as artifacts of Prefect's and of the MLflow run."""
-    before = champion.number if champion else version.number if switch and not switch.changed else None
+    """The run's outcome, also as artifacts of Prefect's and of the MLflow run.
+
+    The traffic is where it is by now, so a report that cannot be filed is a warning in the outcome.
+    """
+    before = champion.number if champion else switch.before if switch else None
     result = reporting.outcome(version, scores, served, verdict, switch, before, stages)
     losses = reporting.loss_table(scores, served)
     page = reporting.markdown(result, losses)
-    create_markdown_artifact(page, key=f"{version.name}-report", description=f"{version.served_name}")
-    create_table_artifact(losses, key=f"{version.name}-losses", description=f"Losses of {version.served_name}")
-    reporting.file_report(version, page)
+    key, of = version.name, version.served_name
+    filings: dict[str, Callable[[], Any]] = {
+        "the report is not in Prefect": lambda: create_markdown_artifact(page, key=f"{key}-report", description=of),
+        "the losses are not in Prefect": lambda: create_table_artifact(
+            losses, key=f"{key}-losses", description=f"Losses of {of}"
+        ),
+        "the report is not in MLflow": lambda: reporting.file_report(version, page),
+    }
+    for failure, file in filings.items():
+        try:
+            file()
+        except Exception as error:  # what comes depends on the HTTP library of the server that is gone
+            result["warnings"].append(f"{failure}: {type(error).__name__} {str(error).partition(chr(10))[0]}")
     return result

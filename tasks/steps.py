@@ -24,7 +24,7 @@ from tasks.scoring import Champion
 from tasks.scoring import score as score_adapter
 from tasks.training import train as train_adapter
 from turnout.digests import file_sha256, json_sha256
-from turnout.errors import DataError, RegistryUnavailable
+from turnout.errors import ArtifactDamaged, DataError, NotFound, RegistryUnavailable
 from turnout.paths import home
 from turnout.references import Adapter, Base, Dataset, Scores
 
@@ -97,12 +97,15 @@ def is_intact(adapter: Adapter) -> bool:
 
 
 def find_champion(name: str, *, other_than: str = "") -> Version | None:
-    """The present champion of `name`, unless it has the adapter digest `other_than`."""
+    """The present champion of `name`, unless it has the adapter digest `other_than`, or can no longer be read."""
     client = connect(home())
     number = fold(read_log(client, name)).champion
     if number is None:
         return None
-    version = get_version(client, name, number)
+    try:
+        version = get_version(client, name, number)
+    except (NotFound, ArtifactDamaged):
+        return None  # nothing can be compared with it, and the release says so
     return None if version.manifest.adapter_sha256 == other_than else version
 
 

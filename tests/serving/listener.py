@@ -1,22 +1,38 @@
 """A small process with vLLM's flags that listens, is healthy after `--delay` seconds, and has a child of its own.
 
-It stands for nothing of vLLM's behaviour: the tests that use it are about processes, ports, records and logs.
+It keeps a list of adapters as vLLM does, and computes nothing: the tests that use it are about processes, ports,
+records, logs, and which versions lie where.
 """
 
 import argparse
 import http.server
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
+ADAPTERS: dict[str, str] = {}
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        models = [{"id": name, "root": path} for name, path in ADAPTERS.items()]
+        self._answer({"version": "0", "data": models})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/load_lora_adapter":
+            ADAPTERS[body["lora_name"]] = body["lora_path"]
+        elif self.path == "/v1/unload_lora_adapter":
+            ADAPTERS.pop(body["lora_name"], None)
+        self._answer({})
+
+    def _answer(self, value: object) -> None:
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"version": "0"}')
+        self.wfile.write(json.dumps(value).encode())
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import psutil
 import pytest
 
 from serving.config import ServingConfig
-from serving.engines import check_place, find_engine, launch_engine, start_engine, stop_engine, suits
+from serving.engines import find_engine, launch_engine, start_engine, stop_engine
+from serving.fit import check_place, suits
 from serving.processes import is_alive, read_pid_file
-from serving.records import Engine, pid_file, record_file, write_record
+from serving.records import Engine, pid_file, record_file, running_engines, write_record
 from serving.stack import down
 from turnout.errors import EngineError, EngineNotReady, ResourceShort
+from turnout.files import read_state
 from turnout.paths import Home
 from turnout.references import Base
 
@@ -164,11 +167,46 @@ def test_a_taken_port_is_named_with_who_has_it(home: Home) -> None:
 
 def test_a_rank_or_base_that_does_not_fit_is_refused(home: Home, port: int) -> None:
     engine = start_engine(home, BASE, settings(port), 9)
-    assert engine.max_lora_rank == 16 and suits(engine, BASE, 16) is None
-    check_place(home, settings(port), 16)
+    assert engine.max_lora_rank == 16 and suits(engine, BASE, 16, settings(port)) is None
+    check_place(home, settings(port, base="original"), 16, BASE)
     with pytest.raises(EngineError, match="up to rank 16, and this one has rank 17"):
-        check_place(home, settings(port), 17)
+        check_place(home, settings(port, base="original"), 17)
     check_place(home, settings(port, mode="restart"), 17)
     with pytest.raises(EngineError, match=r"serves base .*, not other") as refusal:
         start_engine(home, Base("other", "other", "/o", "d" * 64, "b", "c", (0,)), settings(port), 8)
     assert "turnout down" in refusal.value.next_step
+
+
+def test_other_settings_than_the_engines_are_refused(home: Home, port: int) -> None:
+    start_engine(home, BASE, settings(port, max_model_len=512), 8)
+    original = {"base": "original", "max_model_len": 512}
+    for config, base, reason in (
+        (settings(port, base="original"), BASE, "takes 512 tokens a request, and serving.max_model_len=2048"),
+        (settings(port, max_model_len=512), BASE, "a base as published, and serving.base=parity is wanted"),
+        (settings(port, **original), replace(BASE, sha256="d" * 64, name="other"), "serves base .*, not other"),
+        (settings(port, dtype="float16", **original), BASE, "float16 tp1 is wanted"),
+    ):
+        with pytest.raises(EngineError, match=reason):
+            check_place(home, config, 8, base)
+        check_place(home, config.model_copy(update={"mode": "restart"}), 8, base)
+
+
+def test_a_successor_starts_beside_and_is_found_again(home: Home, port: int) -> None:
+    live = start_engine(home, BASE, settings(port, max_model_len=512), 8)
+    successor = start_engine(home, BASE, settings(port), 16, beside=True)
+    assert successor.id != live.id and running_engines(home) == [live, successor] and find_engine(home) == live
+    assert start_engine(home, BASE, settings(port), 16, beside=True) == successor
+    kept = read_state(home.serving, ServingConfig)
+    assert kept and kept.max_model_len == 512 and successor.config.port == port  # it has not taken over yet
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "null", '{"id": 1}', "\x00"])
+def test_an_engine_with_a_broken_record_is_stopped_all_the_same(home: Home, port: int, text: str) -> None:
+    engine = start_engine(home, BASE, settings(port), 16)
+    record_file(home, engine.id).write_text(text)
+    home.serving.write_text(text)
+    assert read_state(home.serving, ServingConfig) is None
+    with pytest.raises(EngineError, match="serves an unknown base"):
+        start_engine(home, BASE, settings(port), 16)
+    assert [stopped.pid for stopped in down(home)] == [engine.pid]
+    assert not is_alive(engine.pid, engine.create_time) and find_engine(home) is None

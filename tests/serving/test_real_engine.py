@@ -15,10 +15,12 @@ import pytest
 from serving.ask import ask
 from serving.client import EngineClient
 from serving.engines import find_engine
+from serving.measure import wait_idle
 from serving.placement import Placed, ensure_loaded, unload
-from serving.proof import Evidence, wait_idle
+from serving.proof import Evidence
 from serving.proofs import keep_proof, kept_proof
-from serving.routes import NameRoutes, RoutedVersion, Routes, write_routes
+from serving.reply import is_healthy
+from serving.routes import NameRoutes, RoutedVersion, Routes, update_routes
 from serving.stack import status, up
 from tests.serving.conftest import Workshop
 from tests.serving.material import FILES, MadeAdapter
@@ -43,7 +45,7 @@ def put(workshop: Workshop, name: str, adapter: MadeAdapter, evidence: Evidence 
         served_name=name,
         adapter_folder=adapter.folder,
         adapter_sha256=adapter.sha256,
-        evidence=(lambda: evidence) if evidence else None,
+        evidence=evidence,
     )
 
 
@@ -112,7 +114,7 @@ def test_what_the_engine_refuses(
         spoil(folder)
     with pytest.raises(LoadRefused, match=reason):
         on(workshop, lambda client: client.load_adapter("refused-v1", folder))
-    assert "refused-v1" not in served(workshop) and on(workshop, lambda client: client.healthy())
+    assert "refused-v1" not in served(workshop) and is_healthy(workshop.engine.url)
 
 
 def test_a_relative_path_is_refused(workshop: Workshop) -> None:
@@ -131,6 +133,9 @@ def test_a_sound_adapter_is_proven_once_and_then_probed(
     print(proof)
     again = put(workshop, "sound-v1", workshop.one, evidence)
     assert not again.proven_now and again.proof == proof
+    # Another loss was trained, as by a scorer that changed: the kept proof is not about that.
+    shifted = replace(evidence, trained_nats=evidence.trained_nats + 0.001)
+    assert put(workshop, "sound-v1", workshop.one, shifted).proven_now
     # Loaded anew, as after a restart, with nothing but the kept proof to go by.
     unload(workshop.engine, "sound-v1")
     assert not put(workshop, "sound-v1", workshop.one).proven_now
@@ -156,8 +161,9 @@ def refuse(workshop: Workshop, name: str, adapter: MadeAdapter, evidence: Eviden
 
 
 def test_another_template_is_noticed(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
-    messages, ids = evidence.probes[3]
-    tampered = replace(evidence, probes=[*evidence.probes[:3], (messages, [*ids[:-1], ids[-1] + 1])])
+    probes = list(evidence.probes())
+    messages, ids = probes[3]
+    tampered = replace(evidence, probes=lambda: [*probes[:3], (messages, [*ids[:-1], ids[-1] + 1])])
     refuse(workshop, "template-v1", workshop.one, tampered, f"template: .*from position {len(ids) - 1} on")
 
 
@@ -185,6 +191,12 @@ def test_the_quick_probe_notices_another_adapter(workshop: Workshop, evidence: E
     proof = put(workshop, "quick-v1", workshop.one, evidence).proof
     assert proof
     keep_proof(workshop.home, replace(proof, adapter_sha256=workshop.other.sha256), [])
+    # Loaded by somebody else, it stays: it may have traffic.
+    on(workshop, lambda client: client.load_adapter("quick-v3", workshop.other.folder))
+    with pytest.raises(ProofFailed, match="quick probe"):
+        put(workshop, "quick-v3", workshop.other)
+    assert "quick-v3" in served(workshop)
+    unload(workshop.engine, "quick-v3")
     with pytest.raises(ProofFailed, match="quick probe"):
         put(workshop, "quick-v2", workshop.other, evidence)
     assert "quick-v2" not in served(workshop)
@@ -221,7 +233,7 @@ def test_no_proof_beside_traffic(workshop: Workshop) -> None:
 def test_a_killed_engine_comes_back_with_its_champion(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     put(workshop, "hero-v1", workshop.one, evidence)
     version = RoutedVersion(workshop.one.sha256, str(workshop.one.folder))
-    write_routes(workshop.home, Routes(1, workshop.base, {"hero": NameRoutes(1, {"1": version})}))
+    update_routes(workshop.home, lambda _: Routes(0, workshop.base, {"hero": NameRoutes(1, {"1": version})}))
     engine = find_engine(workshop.home)
     assert engine
     os.kill(engine.pid, signal.SIGKILL)
@@ -230,8 +242,9 @@ def test_a_killed_engine_comes_back_with_its_champion(workshop: Workshop, eviden
     assert status_of(workshop, "hero", 1)[0] is False
     try:
         stack = up(workshop.home, workshop.config)
-        assert stack.engine.pid != engine.pid and [placed.name for placed in stack.placed] == ["hero-v1"]
-        assert stack.placed[0].state == "proven" and not stack.placed[0].proven_now
+        assert stack.engine.pid != engine.pid and [placed.name for placed in stack.restored.placed] == ["hero-v1"]
+        (placed,) = stack.restored.placed
+        assert placed.state == "proven" and not placed.proven_now and not stack.restored.problems
         assert status_of(workshop, "hero", 1) == (True, "proven")
         assert ask(workshop.engine.url, "hero-v1", "Hello", max_tokens=4).model == "hero-v1"
         assert up(workshop.home, workshop.config).engine == stack.engine

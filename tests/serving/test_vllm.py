@@ -6,7 +6,8 @@ import pytest
 
 from serving.config import VLLM_LORA_RANKS, ServingConfig
 from serving.machine import Machine
-from serving.vllm import LINEAR_TARGETS, build_launch, rank_limit
+from serving.modules import LINEAR_TARGETS, lora_targets
+from serving.vllm import build_launch, rank_limit
 from turnout.errors import EngineError
 from turnout.references import Base
 
@@ -60,9 +61,8 @@ def test_cores_are_shared_out_between_ranks(tmp_path: Path) -> None:
 
 def test_a_command_of_ones_own(tmp_path: Path) -> None:
     config = ServingConfig(command=("docker", "run", "vllm"), env={"A": "1"}, extra_args=("--seed", "1"))
-    launch = build_launch(base(tmp_path), config, 8, CPU, {"x-v1": "/a/x"})
+    launch = build_launch(base(tmp_path), config, 8, CPU)
     assert launch.command[:4] == ("docker", "run", "vllm", "--model") and launch.command[-2:] == ("--seed", "1")
-    assert '"name": "x-v1", "path": "/a/x"' in flag(launch.command, "--lora-modules")
     assert launch.environment["A"] == "1" and not {"LD_PRELOAD", "PYTHONPATH"} & set(launch.environment)
 
 
@@ -74,3 +74,25 @@ def test_ranks_are_rounded_up(rank: int, limit: int) -> None:
 def test_a_rank_beyond_every_engine_is_refused() -> None:
     with pytest.raises(EngineError, match=f"up to {VLLM_LORA_RANKS[-1]}"):
         rank_limit(VLLM_LORA_RANKS[-1] + 1)
+
+
+def write_base(folder: Path, *modules: str) -> Base:
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    weights = {f"model.layers.0.{module}.weight": np.zeros((2, 2), np.float32) for module in modules}
+    save_file(weights, folder / "model.safetensors")
+    return base(folder)
+
+
+def test_targets_are_those_that_the_base_has(tmp_path: Path) -> None:
+    fused = write_base(tmp_path, "self_attn.qkv_proj", "self_attn.o_proj", "mlp.down_proj", "input_layernorm")
+    assert lora_targets(fused) == ("o_proj", "down_proj")
+    assert lora_targets(fused, ["model.layers.0.self_attn.qkv_proj"]) == ("o_proj", "down_proj", "qkv_proj")
+
+
+def test_a_base_without_any_of_them_is_refused(tmp_path: Path) -> None:
+    other = write_base(tmp_path, "attn.c_attn")
+    with pytest.raises(EngineError, match=r"none of the modules q_proj, .*; it has c_attn"):
+        lora_targets(other)
+    assert lora_targets(other, ["c_attn"]) == ("c_attn",)

@@ -1,0 +1,90 @@
+"""Whether a running engine can serve an adapter, or another one could be started."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from serving.config import ServingConfig
+from serving.machine import this_machine
+from serving.modules import leaf, module_names
+from serving.ports import require_free_port
+from serving.records import Engine, find_engine
+from serving.routes import read_routes
+from serving.vllm import computes_on
+from turnout.errors import EngineError
+from turnout.paths import Home
+from turnout.references import Base
+
+REPLACE_IT = "Stop it first (turnout down), or set serving.mode=restart."
+
+
+def suits(engine: Engine, base: Base, rank: int, config: ServingConfig, targets: Iterable[str] = ()) -> str | None:
+    """Why `engine` cannot serve adapters of `rank` on `base` as `config` wants it; None where it can.
+
+    Args:
+        targets: modules that the adapters change.
+    """
+    if engine.base.sha256 != base.sha256:
+        return (
+            f"the engine at {engine.url} (process {engine.pid}) serves {engine.base.name} ({engine.base.sha256[:12]}), "
+            f"not {base.name} ({base.sha256[:12]})"
+        )
+    own = module_names(Path(base.path))
+    missing = sorted({leaf(name) for name in targets} & own - set(engine.targets))
+    if missing:
+        return (
+            f"the engine at {engine.url} adapts {', '.join(engine.targets)} only, this adapter {', '.join(missing)} too"
+        )
+    return _settings_reason(engine, rank, config)
+
+
+def check_place(home: Home, config: ServingConfig, rank: int, original: Base | None = None) -> None:
+    """Check in milliseconds that an engine for adapters of `rank` runs here, or could be started.
+
+    Args:
+        original: the base that they are trained on, where it is known by now.
+
+    Raises:
+        EngineError: the running one does not suit, and `serving.mode` is `hot`.
+        ResourceShort: the port is taken by something else.
+    """
+    engine = find_engine(home)
+    if engine is None:
+        require_free_port(config.host, config.port)
+        return
+    if config.mode == "hot":
+        reason = _base_reason(engine, config, original) or _settings_reason(engine, rank, config)
+        if reason:
+            raise EngineError(reason, REPLACE_IT)
+
+
+def require_no_others(home: Home, base: Base, name: str) -> None:
+    """Raises EngineError when adapters other than `name`, on another base, would lose their engine to `base`."""
+    routes = read_routes(home)
+    others = sorted(set(routes.names) - {name}) if routes and routes.base.sha256 != base.sha256 else []
+    if routes and others:
+        raise EngineError(
+            f"this home serves {', '.join(others)} on {routes.base.name}; "
+            f"replacing its engine by one with {base.name} would take them off",
+            "Use another TURNOUT_HOME (and serving.port) for the other base.",
+        )
+
+
+def _base_reason(engine: Engine, config: ServingConfig, original: Base | None) -> str | None:
+    parity = engine.base.parity_of is not None
+    if parity != (config.base == "parity"):
+        kind = "the parity copy of a base" if parity else "a base as published"
+        return f"the engine at {engine.url} serves {engine.base.name}, {kind}, and serving.base={config.base} is wanted"
+    if original and original.sha256 != (engine.base.parity_of or engine.base.sha256):
+        return f"the engine at {engine.url} serves {engine.base.name} (of {engine.base.id}), not {original.name}"
+    return None
+
+
+def _settings_reason(engine: Engine, rank: int, config: ServingConfig) -> str | None:
+    at = f"the engine at {engine.url}"
+    if rank > engine.max_lora_rank:
+        return f"{at} takes adapters up to rank {engine.max_lora_rank}, and this one has rank {rank}"
+    if config.max_model_len > engine.config.max_model_len:
+        context = engine.config.max_model_len
+        return f"{at} takes {context} tokens a request, and serving.max_model_len={config.max_model_len} is wanted"
+    wanted = computes_on(config, this_machine())
+    return None if wanted == engine.computes_on else f"{at} computes on {engine.computes_on}, and {wanted} is wanted"

@@ -1,0 +1,216 @@
+# ruff: noqa: F401, F811  (fixtures of another folder are imported by name)
+"""Release, refusal and what becomes of engines and routes; MLflow is real, the engine only keeps a list."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from registry.adapters import fetch
+from registry.releases import append, fold, read_log
+from registry.versions import Version, get_version
+from serving.config import ServingConfig
+from serving.engines import start_engine
+from serving.records import running_engines
+from serving.routes import read_routes
+from serving.stack import down
+from tasks.config import GateConfig
+from tasks.deploying import Place, Served, find_place, put
+from tasks.gate import Verdict
+from tasks.releasing import Switch, judge_version, release
+from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
+from tests.registry.material import BASE, NAME
+from tests.tasks.versions import EVIDENCE, PASSED, REFUSED, names, new_version, prove, served, settings
+from turnout.errors import EngineError, RegistryConflict
+from turnout.files import read_state
+from turnout.paths import Home
+from turnout.references import Loss, Scores
+
+
+class Yard:
+    """A home, its registry and its engine."""
+
+    def __init__(self, client: MlflowClient, home: Home) -> None:
+        self.client, self.home, self.config = client, home, settings()
+        self.engine = start_engine(home, BASE, self.config, 8)
+
+    def make(self, weights: bytes, name: str = NAME) -> Version:
+        version = new_version(self.client, self.home, weights, name)
+        prove(self.home, self.engine, version)
+        return version
+
+    def deploy(self, version: Version, config: ServingConfig | None = None) -> Served:
+        folder = fetch(self.client, version, self.home)
+        place = find_place(self.home, BASE, config or self.config, version, folder)
+        return self.put(place, version, folder)
+
+    def put(self, place: Place, version: Version, folder: Path) -> Served:
+        put(self.home, place, version, folder, EVIDENCE)
+        return served(place.engine, folder, place.replaces.id if place.replaces else "")
+
+    def release(
+        self,
+        version: Version,
+        at: Served,
+        verdict: Verdict = PASSED,
+        before: Version | None = None,
+        promote: bool = True,
+    ) -> Switch | None:
+        return release(get_version(self.client, version.name, version.number), at, verdict, before, promote)
+
+    def promote(self, version: Version, before: Version | None = None) -> Served:
+        at = self.deploy(version)
+        assert self.release(version, at, before=before)
+        return at
+
+    def champion(self, name: str = NAME) -> int | None:
+        return fold(read_log(self.client, name)).champion
+
+    def tags(self, version: Version) -> dict[str, str]:
+        return get_version(self.client, version.name, version.number).tags
+
+
+@pytest.fixture
+def yard(client: MlflowClient, home: Home) -> Iterator[Yard]:
+    yield Yard(client, home)
+    down(home)
+
+
+def test_a_release_routes_the_version_and_keeps_the_one_before(yard: Yard) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    yard.promote(one)
+    yard.promote(two, one)
+    routes = read_routes(yard.home)
+    assert routes and routes.names[NAME].champion == two.number and set(routes.names[NAME].versions) == {"1", "2"}
+    again = yard.release(two, yard.deploy(two))
+    assert again and not again.changed and read_routes(yard.home) == routes
+    assert yard.tags(two)["served_base_sha256"] == BASE.sha256
+
+
+def test_a_refused_champion_keeps_its_traffic(yard: Yard) -> None:
+    one = yard.make(b"one")
+    at = yard.promote(one)
+    routes, events = read_routes(yard.home), len(read_log(yard.client, NAME))
+    switch = yard.release(one, at, REFUSED)
+    assert switch and not switch.changed and "stays the champion" in switch.warnings[0]
+    assert read_routes(yard.home) == routes and len(read_log(yard.client, NAME)) == events
+    assert one.served_name in names(yard.engine) and "refused" not in yard.tags(one)
+
+
+def test_a_refused_version_goes_and_is_marked_until_it_passes(yard: Yard) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    yard.promote(one)
+    assert yard.release(two, yard.deploy(two), REFUSED, one) is None
+    assert names(yard.engine) == [one.served_name] and yard.tags(two)["refused"] == "too far"
+    yard.promote(two, one)
+    assert "refused" not in yard.tags(two)
+
+
+def test_a_refused_rollback_target_stays_loaded(yard: Yard) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    yard.promote(one)
+    yard.promote(two, one)
+    assert yard.release(one, yard.deploy(one), REFUSED, two) is None
+    assert one.served_name in names(yard.engine) and "refused" not in yard.tags(one)
+
+
+def test_a_successor_has_everything_before_it_takes_over(yard: Yard) -> None:
+    one, other, two = yard.make(b"one"), yard.make(b"other", "other"), yard.make(b"two")
+    yard.promote(one)
+    yard.promote(other)
+    config = yard.config.model_copy(update={"mode": "restart", "max_cpu_loras": 8})
+    at = yard.deploy(two, config)
+    old, new = running_engines(yard.home)
+    assert old == yard.engine and at.replaces == old.id and at.engine_id == new.id
+    assert names(new) == sorted([one.served_name, other.served_name, two.served_name])
+    assert names(old) == sorted([one.served_name, other.served_name])
+    switch = yard.release(two, at, before=one)
+    assert switch and switch.changed and running_engines(yard.home) == [new]
+    routes = read_routes(yard.home)
+    assert routes and routes.names[NAME].champion == two.number and "other" in routes.names
+    kept = read_state(yard.home.serving, ServingConfig)
+    assert kept and kept.max_cpu_loras == 8 and kept.port == yard.config.port
+    # Once more: this engine serves it already.
+    again = yard.deploy(two, config)
+    assert not again.replaces and again.engine_id == new.id and running_engines(yard.home) == [new]
+
+
+@pytest.mark.parametrize(("verdict", "promote"), [(REFUSED, True), (PASSED, False)])
+def test_a_successor_that_gets_no_traffic_is_stopped(yard: Yard, verdict: Verdict, promote: bool) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    yard.promote(one)
+    at = yard.deploy(two, yard.config.model_copy(update={"mode": "restart"}))
+    routes = read_routes(yard.home)
+    assert yard.release(two, at, verdict, one, promote) is None
+    assert running_engines(yard.home) == [yard.engine] and names(yard.engine) == [one.served_name]
+    assert read_routes(yard.home) == routes and yard.champion() == one.number
+
+
+def test_a_successor_must_take_every_champion(yard: Yard) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    at = yard.promote(one)
+    folder = Path(at.adapter_folder)
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+    with pytest.raises(EngineError, match=f"cannot take over {one.served_name}"):
+        yard.deploy(two, yard.config.model_copy(update={"mode": "restart"}))
+    assert running_engines(yard.home) == [yard.engine]
+
+
+def test_room_is_made_and_the_routes_know(yard: Yard) -> None:
+    versions = [yard.make(f"{number}".encode()) for number in range(6)]
+    before = None
+    for version in versions:
+        yard.promote(version, before)
+        before = version
+    other = yard.make(b"other", "other")
+    yard.promote(other)
+    assert len(names(yard.engine)) <= yard.config.max_cpu_loras
+    routes = read_routes(yard.home)
+    assert routes
+    routed = {f"{name}-v{number}" for name, on in routes.names.items() for number in on.versions}
+    assert routed <= set(names(yard.engine)) and {"other-v1", versions[-1].served_name} <= routed
+
+
+def test_a_full_engine_of_champions_says_so(yard: Yard) -> None:
+    for number in range(4):
+        yard.promote(yard.make(f"{number}".encode(), f"name{number}"))
+    with pytest.raises(EngineError, match=r"holds 4 adapters \(serving.max_cpu_loras\), and all of them are champions"):
+        yard.deploy(yard.make(b"fifth"))
+
+
+def test_a_champion_that_is_gone_gives_way_with_a_warning(yard: Yard) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    yard.promote(one)
+    yard.client.set_model_version_tag(NAME, str(one.number), "manifest", "{")
+    switch = yard.release(two, yard.deploy(two), before=None)
+    assert switch and switch.changed and "nothing was compared with the champion before, v1" in switch.warnings[-1]
+
+
+def test_a_champion_of_somebody_else_meanwhile_is_a_conflict(yard: Yard) -> None:
+    one, two = yard.make(b"one"), yard.make(b"two")
+    at = yard.deploy(two)
+    append(yard.client, NAME, kind="promote", champion=one.number, parent=0)
+    with pytest.raises(RegistryConflict):
+        yard.release(two, at, before=None)
+    assert read_routes(yard.home) is None
+
+
+def test_a_version_that_left_its_engine_is_not_released(yard: Yard) -> None:
+    one = yard.make(b"one")
+    folder = fetch(yard.client, one, yard.home)
+    with pytest.raises(EngineError, match="no longer loaded"):
+        yard.release(one, served(yard.engine, folder))
+    assert yard.champion() is None
+
+
+def test_a_kept_proof_is_judged_by_the_present_tolerance(yard: Yard) -> None:
+    one = yard.make(b"one")
+    at = served(yard.engine, fetch(yard.client, one, yard.home), difference=0.015)
+    scores = Scores(Loss(5.2, 9, 1), Loss(1.9, 9, 1), None, Loss(4.7, 9, 1), Loss(2.2, 9, 1))
+    assert judge_version(GateConfig(), one, scores, at, None).passed
+    strict = judge_version(GateConfig(), one, scores, replace(at, tolerance=0.01), None)
+    assert not strict.passed and "0.0150 away" in strict.reason

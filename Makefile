@@ -21,7 +21,7 @@ $(INSTALLED): requirements/cpu.txt requirements/gpu.txt requirements/install.sh 
 
 demo: setup ## Train, prove and serve an adapter on this machine, then ask it something
 	$(BIN)/turnout run
-	$(BIN)/turnout ask incidents "Analyse this error log: kubelet: Pod payments-7c9d OOMKilled, exit code 137"
+	$(BIN)/turnout ask incidents "Analyse this error log: nginx: worker_connections: accept4() failed (24: Too many open files)"
 
 test: setup ## Every test but the slow ones, with real training and a real vLLM engine
 	$(PYTEST) -m "not slow and not gpu and not browser"

@@ -158,7 +158,7 @@ def _start(
 
     def report(seconds: float, line: str) -> None:
         waited.append(seconds)
-        progress.update(f"engine starts, {seconds:.0f} s: {line[-60:]}")
+        progress.update(f"engine starts, {seconds:.0f} s")
 
     waited: list[float] = []
     engine = start_engine(here, base, config, rank, report, targets=targets, beside=beside)

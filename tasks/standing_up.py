@@ -36,7 +36,7 @@ def stand_up(
     base = routes.base if routes else _base(base_name, config)
 
     def report(seconds: float, line: str) -> None:
-        update(f"engine starts, {seconds:.0f} s: {line[-60:]}")
+        update(f"engine starts, {seconds:.0f} s")
 
     stack = up(home, config, base, report)
     return {

@@ -87,6 +87,9 @@ def _show_versions(result: dict[str, Any]) -> None:
     for column in ("version", "is", "label", "base loss", "eval loss", "served loss", "created", "adapter"):
         table.add_column(column)
     for row in result["versions"]:
+        if row.get("problem"):
+            out.print(f"v{row['version']}: {row['problem']}", style="yellow")
+            continue
         state = ", ".join(row["aliases"]) or ("refused" if row["refused"] else "")
         losses = (_nats(row[key]) for key in ("base_eval_loss", "eval_loss", "served_eval_loss"))
         label, created, digest = row["label"] or "", row["created"], row["adapter_sha256"][:12]

@@ -82,5 +82,7 @@ def show(result: dict[str, Any]) -> None:
     outcome = "serves traffic" if result["promoted"] else "registered, not promoted"
     table.add_row("outcome", outcome)
     out.print(table)
+    for warning in result["warnings"]:
+        err.print(warning, style="yellow")
     if result["promoted"]:
         err.print(f'Ask it: turnout ask {result["name"]} "…"    Engine: {result["engine"]}    Stop it: turnout down')

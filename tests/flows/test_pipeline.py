@@ -83,7 +83,7 @@ def test_the_same_command_again_does_nothing(pipeline_run: PipelineRun) -> None:
 
 def test_retraining_sees_whether_anything_changed(pipeline_run: PipelineRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNOUT_HOME", str(pipeline_run.turnout.home.root))
-    config = load_preset("tiny-cpu")
+    config = load_preset("tiny-cpu", ["train.max_steps=24"])
     base = resolve_base(config.base)
     champion, dataset = find_champion("bot"), prepare(config.data, base)
     assert champion

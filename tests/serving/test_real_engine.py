@@ -230,6 +230,7 @@ def test_no_proof_beside_traffic(workshop: Workshop) -> None:
         busy.join()
 
 
+@pytest.mark.slow
 def test_a_killed_engine_comes_back_with_its_champion(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     put(workshop, "hero-v1", workshop.one, evidence)
     version = RoutedVersion(workshop.one.sha256, str(workshop.one.folder))

@@ -161,9 +161,15 @@ def _ensure_model(client: "MlflowClient", name: str) -> None:
 def _settle(client: "MlflowClient", name: str, adapter_sha256: str) -> Version | None:
     """The lowest number with these bytes wins. A twin of another machine, or of a request that was sent
     twice, was never handed to anybody, so it can go."""
+    from mlflow.exceptions import MlflowException
+
     found = _with_sha256(client, name, adapter_sha256)
     for twin in found[1:]:
-        client.delete_model_version(name, str(twin.version))
+        try:
+            client.delete_model_version(name, str(twin.version))
+        except MlflowException as error:
+            if error_code(error) != "RESOURCE_DOES_NOT_EXIST":  # another machine settled it first
+                raise
     return Version.from_mlflow(found[0]) if found else None
 
 

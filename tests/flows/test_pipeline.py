@@ -1,8 +1,8 @@
 """The pipeline for real: training, MLflow, vLLM. One run is shared; the tests go on from it in their order."""
 
 import re
-from pathlib import Path
 
+import psutil
 import pytest
 
 from flows.presets.loading import load_preset
@@ -147,8 +147,6 @@ def test_a_worse_candidate_is_refused_and_traffic_stays(pipeline_run: PipelineRu
 
 
 def test_a_killed_engine_is_seen_and_brought_back(pipeline_run: PipelineRun) -> None:
-    import psutil
-
     turnout = pipeline_run.turnout
     pid = turnout("up", "--json").json["pids"]["engine"]
     engine = psutil.Process(pid)
@@ -164,9 +162,10 @@ def test_a_killed_engine_is_seen_and_brought_back(pipeline_run: PipelineRun) -> 
     assert in_sync(turnout("status", "--json"))
 
 
-def test_down_leaves_nothing_and_can_be_repeated(pipeline_run: PipelineRun, tmp_path: Path) -> None:
+def test_down_leaves_nothing_and_can_be_repeated(pipeline_run: PipelineRun) -> None:
     turnout = pipeline_run.turnout
     (pid,) = turnout("down", "--json").json["stopped"]
-    assert not Path(f"/proc/{pid}").exists()
+    # Where nobody reaps orphans, what has ended stays as a zombie.
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     assert turnout("down", "--json").json == {"stopped": []}
     assert turnout("ask", "bot", "hello", "--json").code == 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -24,15 +25,15 @@ SMALL = (
 )
 
 
-def kill_after(turnout: Turnout, args: tuple[str, ...], line: str, seconds: float) -> None:
-    """Run until standard error has `line`, and kill the command `seconds` later; its children must end with it."""
+def kill_after(turnout: Turnout, args: tuple[str, ...], stage: str, seconds: float) -> None:
+    """Kill the command `seconds` after the end of `stage`; its children must end with it."""
     with turnout.start("run", "--json", *args) as process:
         assert process.stderr
         for text in process.stderr:
-            if line in text:
+            if re.match(rf"{stage} +(done|kept) in", text):
                 break
         else:
-            raise AssertionError(f"it ended before it said {line!r}")
+            raise AssertionError(f"it ended before the end of {stage}")
         time.sleep(seconds)
         children = psutil.Process(process.pid).children(recursive=True)
         os.kill(process.pid, signal.SIGKILL)
@@ -75,15 +76,15 @@ def curve(turnout: Turnout) -> list[int]:
 
 def test_a_kill_in_each_stage_ends_in_one_version(turnout: Turnout) -> None:
     args = (*SMALL, "--set", f"serving.port={free_port('127.0.0.1')}")
-    kill_after(turnout, args, "base ", 1.0)
+    kill_after(turnout, args, "base", 1.0)
     reached = kill_in_training(turnout, args)
     assert 4 <= reached < STEPS
-    kill_after(turnout, args, "train ", 5.0)
+    kill_after(turnout, args, "train", 5.0)
     assert curve(turnout) == list(range(1, STEPS + 1))
-    kill_after(turnout, args, "score ", 0.05)
-    kill_after(turnout, args, "register ", 5.0)
-    kill_after(turnout, args, "register ", 40.0)
-    kill_after(turnout, args, "deploy ", 0.02)
+    kill_after(turnout, args, "score", 0.05)
+    kill_after(turnout, args, "register", 5.0)
+    kill_after(turnout, args, "register", 40.0)
+    kill_after(turnout, args, "deploy", 0.02)
     outcome = turnout("run", "--json", *args)
     assert outcome.code == 0, outcome
     assert outcome.json["version"] == 1

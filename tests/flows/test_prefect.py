@@ -1,5 +1,6 @@
 """The deployments on a real Prefect server with a real worker, set up from a folder that is not the repo."""
 
+import json
 import os
 import subprocess
 import sys
@@ -48,6 +49,15 @@ def answers(url: str) -> bool:
         return False
 
 
+def states(api_url: str) -> list[str]:
+    """The states of the server's started flow runs; the schedule's future ones are left out."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{api_url}/flow_runs/filter", b"{}", headers)
+    with urllib.request.urlopen(request, timeout=10) as response:
+        found = [run["state"]["type"] for run in json.load(response)]
+    return [state for state in found if state != "SCHEDULED"]
+
+
 def test_both_deployments_are_made_and_a_worker_runs_retrain(
     environment: dict[str, str], pipeline_run: PipelineRun, tmp_path: Path
 ) -> None:
@@ -67,5 +77,4 @@ def test_both_deployments_are_made_and_a_worker_runs_retrain(
     overrides = [value for value in pipeline_run.args if "=" in value]
     prefect("deployment", "run", "retrain/retrain", "--params", f'{{"overrides": {overrides}}}'.replace("'", '"'))
     prefect("worker", "start", "--pool", "turnout", "--run-once", TURNOUT_HOME=str(pipeline_run.turnout.home.root))
-    runs = prefect("flow-run", "ls", "--flow-name", "retrain")
-    assert "COMPLETED" in runs.upper(), runs
+    assert states(environment["PREFECT_API_URL"]) == ["COMPLETED"]

@@ -29,7 +29,8 @@ def pipeline(preset: str = "tiny-cpu", overrides: list[str] | None = None, promo
         dataset = stages.prepare(config.data, base)
         adapter = stages.train(config.name, config.train, dataset, base)
         champion = find_champion(config.name, other_than=adapter.adapter_sha256)
-        scores = stages.score(config.score, config.train, dataset, adapter, base, champion)
+        parity = config.serving.base == "parity"
+        scores = stages.score(config.score, config.train, dataset, adapter, base, champion, write_parity=parity)
         version = stages.register(config.name, config.label, config.train, dataset, adapter, scores, base)
         served = stages.deploy(config.serving, config.train, config.score.max_rows, version, dataset, scores, base)
         verdict = stages.gate(config.gate, version, scores, served, champion)

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from registry.faults import fault_of, translated
-from registry.manifest import ADAPTER_FILES
 from registry.version import Version
 from registry.versions import artifact_folder
-from turnout.digests import files_sha256
+from turnout.digests import ADAPTER_FILES, adapter_files, adapter_sha256
 from turnout.errors import ArtifactDamaged
 from turnout.files import exclusive, new_folder
 from turnout.paths import Home
@@ -89,5 +88,4 @@ def _matches(folder: Path, sha256: str) -> bool:
 
 
 def _digest(folder: Path) -> str:
-    files = [folder / name for name in ADAPTER_FILES]
-    return files_sha256(files) if all(file.is_file() for file in files) else "files missing"
+    return adapter_sha256(folder) if all(file.is_file() for file in adapter_files(folder)) else "files missing"

@@ -8,11 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from turnout.digests import files_sha256
+from turnout.digests import adapter_files, adapter_sha256
 from turnout.errors import LoadRefused
 from turnout.references import Adapter, Base, Dataset, Loss, Scores
-
-ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 class Manifest(BaseModel, frozen=True, extra="ignore"):
@@ -129,7 +127,7 @@ def check_fits(manifest: Manifest, base: Base, adapter_folder: Path) -> None:
     _compare("tokenizer_sha256", manifest.tokenizer_sha256, base.tokenizer_sha256)
     _compare("template_sha256", manifest.template_sha256, base.template_sha256)
     _compare("eos_ids", manifest.eos_ids, base.eos_ids)
-    files = [adapter_folder / name for name in ADAPTER_FILES]
+    files = adapter_files(adapter_folder)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise LoadRefused(f"{adapter_folder} lacks {', '.join(missing)}", "fetch the version again")
@@ -138,7 +136,7 @@ def check_fits(manifest: Manifest, base: Base, adapter_folder: Path) -> None:
     _compare("rank", manifest.rank, config.get("r"))
     _compare("alpha", manifest.alpha, config.get("lora_alpha"))
     _compare("target_modules", sorted(manifest.target_modules), sorted(config.get("target_modules") or ()))
-    _compare("adapter_sha256", manifest.adapter_sha256, files_sha256(files))
+    _compare("adapter_sha256", manifest.adapter_sha256, adapter_sha256(adapter_folder))
 
 
 def git_commit() -> str | None:

@@ -35,6 +35,11 @@ def served_name(name: str, number: int) -> str:
     return f"{name}-v{number}"
 
 
+def called(number: int | None) -> str:
+    """A version in messages, where there may be none."""
+    return "no version" if number is None else f"v{number}"
+
+
 def releases_name(name: str) -> str:
     """The registered model whose versions are the release events of `name`."""
     return f"{check_name(name)}.releases"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from registry.faults import error_code, translated
-from registry.manifest import ADAPTER_FILES, Manifest
+from registry.manifest import Manifest
 from registry.names import check_name, releases_name, unknown_name, unknown_version
 from registry.version import MANIFEST_TAG, Version
-from turnout.digests import files_sha256
+from turnout.digests import ADAPTER_FILES, adapter_sha256
 from turnout.errors import ArtifactDamaged
 from turnout.files import exclusive
 from turnout.paths import Home
@@ -49,7 +49,7 @@ def register(
         RegistryUnavailable: MLflow did not answer.
         ResourceShort: the registry's disk is full.
     """
-    actual = files_sha256(Path(adapter.path) / file for file in ADAPTER_FILES)
+    actual = adapter_sha256(Path(adapter.path))
     if actual != manifest.adapter_sha256:
         raise ArtifactDamaged(
             f"{adapter.path} has the digest {actual}, its manifest says {manifest.adapter_sha256}",

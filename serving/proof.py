@@ -10,7 +10,7 @@ from pathlib import Path
 from serving.client import EngineClient, Message
 from serving.measure import Logprobs, Progress, ScoredRow, mean_distance, mean_loss, score_rows, wait_idle
 from serving.quick import QUICK_PROBES, QuickRecord, failure, record
-from turnout.digests import files_sha256, json_sha256
+from turnout.digests import adapter_sha256, json_sha256
 
 Probe = tuple[list[Message], list[int]]
 """A conversation, and the token ids that training made of it."""
@@ -126,14 +126,14 @@ async def prove(
     return proof, served
 
 
-def check_files(name: str, folder: Path, adapter_sha256: str) -> None:
+def check_files(name: str, folder: Path, registered: str) -> None:
     """Raises ProofFailed when the adapter in `folder` is not, byte for byte, the registered one."""
     try:
-        found = files_sha256([folder / "adapter_config.json", folder / "adapter_model.safetensors"])
+        found = adapter_sha256(folder)
     except OSError as error:
         raise failure(name, "files", f"{error.filename} cannot be read: {error.strerror}") from error
-    if found != adapter_sha256:
-        raise failure(name, "files", f"{folder} has sha256 {found[:12]}…, registered is {adapter_sha256[:12]}…")
+    if found != registered:
+        raise failure(name, "files", f"{folder} has sha256 {found[:12]}…, registered is {registered[:12]}…")
 
 
 async def _check_template(client: EngineClient, subject: Subject, probes: Sequence[Probe]) -> None:

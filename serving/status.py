@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from registry.aliases import read_aliases
-from registry.names import unknown_name
+from registry.names import called, unknown_name
 from registry.reach import never_used
 from registry.releases import fold, read_log
 from registry.store import connect
@@ -93,14 +93,10 @@ def _problems(home: Home, name: str, champion: int | None, served: list[ServedVe
     routes = read_routes(home)
     routed = routes.names[name].champion if routes and name in routes.names else None
     if routed != champion:
-        return [f"v{champion} is the champion, and {_called(routed)} gets the traffic here: turnout up"]
+        return [f"v{champion} is the champion, and {called(routed)} gets the traffic here: turnout up"]
     version = next((each for each in served if each.version == champion), None)
     if version is None or not version.loaded:
         return [f"v{champion} is not loaded: turnout up"]
     if version.proof != "proven":
         return [f"v{champion} is loaded, its proof on this engine is {version.proof}: turnout run proves it"]
     return []
-
-
-def _called(number: int | None) -> str:
-    return "no version" if number is None else f"v{number}"

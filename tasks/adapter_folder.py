@@ -4,19 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from turnout.digests import files_sha256
+from turnout.digests import ADAPTER_FILES, adapter_files
 from turnout.errors import TrainingFailed
 from turnout.files import new_folder, write_json
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-
-
-def adapter_files(folder: Path) -> list[Path]:
-    return [folder / CONFIG, folder / WEIGHTS]
-
-
-def adapter_sha256(folder: Path) -> str:
-    return files_sha256(adapter_files(folder))
+CONFIG, WEIGHTS = ADAPTER_FILES
 
 
 def save_adapter(model: Any, base_id: str, folder: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from registry.aliases import drop_candidate, write_view
+from registry.names import called
 from registry.releases import Release, append, fold, read_log
 from registry.store import connect
 from registry.versions import Version, get_version, tag_version
@@ -105,7 +106,7 @@ def promote(
         )
     if found.champion != expect:
         raise RegistryConflict(
-            f"{name} is at {_called(found.champion)} now, not at {_called(expect)} that v{number} was compared with",
+            f"{name} is at {called(found.champion)} now, not at {called(expect)} that v{number} was compared with",
             "Run the same command again: what is done is kept, and the gate compares with the new champion.",
         )
     started = time.monotonic()
@@ -164,7 +165,3 @@ def _unreadable_champion(
     except (NotFound, ArtifactDamaged) as error:
         return (f"nothing was compared with the champion before, v{state.champion}: {error.message}",)
     return ()
-
-
-def _called(number: int | None) -> str:
-    return "no version" if number is None else f"v{number}"

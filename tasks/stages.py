@@ -32,10 +32,17 @@ def train(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> Adapt
 
 @stage("score", retries=2)
 def score(
-    config: ScoreConfig, train: TrainConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None
+    config: ScoreConfig,
+    train: TrainConfig,
+    dataset: Dataset,
+    adapter: Adapter,
+    base: Base,
+    champion: Version | None,
+    *,
+    write_parity: bool,
 ) -> Scores:
     """Measure base, candidate and champion on the same validation tokens."""
-    return steps.score(config, train, dataset, adapter, base, champion)
+    return steps.score(config, train, dataset, adapter, base, champion, write_parity=write_parity)
 
 
 @stage("register", retries=2)

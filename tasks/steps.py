@@ -15,7 +15,6 @@ from registry.store import connect
 from registry.versions import Version, find_by_sha256, get_version, set_candidate, tag_version
 from registry.versions import register as register_adapter
 from tasks import progress
-from tasks.adapter_folder import adapter_files, adapter_sha256
 from tasks.cache import cached, key_of
 from tasks.checkpoints import read_metrics
 from tasks.config import ScoreConfig, TrainConfig, train_settings
@@ -23,7 +22,7 @@ from tasks.forwarding import MetricForwarder
 from tasks.scoring import Champion
 from tasks.scoring import score as score_adapter
 from tasks.training import train as train_adapter
-from turnout.digests import file_sha256, json_sha256
+from turnout.digests import adapter_files, adapter_sha256, file_sha256, json_sha256
 from turnout.errors import ArtifactDamaged, DataError, NotFound, RegistryUnavailable
 from turnout.paths import home
 from turnout.references import Adapter, Base, Dataset, Scores
@@ -117,7 +116,14 @@ def learnt(champion: Version, config: TrainConfig, dataset: Dataset, base: Base)
 
 
 def score(
-    config: ScoreConfig, train: TrainConfig, dataset: Dataset, adapter: Adapter, base: Base, champion: Version | None
+    config: ScoreConfig,
+    train: TrainConfig,
+    dataset: Dataset,
+    adapter: Adapter,
+    base: Base,
+    champion: Version | None,
+    *,
+    write_parity: bool,
 ) -> Scores:
     """Losses of base, candidate and champion on the same validation tokens, on the base as `train` quantised it.
 
@@ -148,6 +154,7 @@ def score(
             config,
             work_folder=work,
             double_quantisation=train.double_quantisation,
+            write_parity=write_parity,
             progress=progress.update,
         )
 

@@ -7,12 +7,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks.adapter_folder import adapter_files, adapter_sha256, save_adapter
+from tasks.adapter_folder import save_adapter
 from tasks.checkpoints import cut_metrics, last_complete, read_metrics, step_of
 from tasks.children import main, quieten
 from tasks.config import TrainConfig, train_settings
 from tasks.targets import check_targets
-from turnout.digests import json_sha256
+from turnout.digests import adapter_files, adapter_sha256, json_sha256
 from turnout.errors import TrainingFailed
 from turnout.files import exclusive
 from turnout.references import Adapter, Base, Dataset, from_json

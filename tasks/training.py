@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.adapter_folder import adapter_files, adapter_sha256
 from tasks.checkpoints import METRICS
 from tasks.children import RESULT, run_module
 from tasks.config import TrainConfig, train_settings
 from tasks.memory import require_memory
-from turnout.digests import json_sha256
+from turnout.digests import adapter_files, adapter_sha256, json_sha256
 from turnout.errors import TrainingFailed
 from turnout.files import exclusive, read_state, write_json
 from turnout.references import Adapter, Base, Dataset, from_json, to_json

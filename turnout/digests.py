@@ -24,3 +24,16 @@ def file_sha256(path: Path | str) -> str:
 def files_sha256(files: Iterable[Path]) -> str:
     """sha256 over the sorted (name, sha256) pairs of `files`; their folders do not count."""
     return json_sha256(sorted((file.name, file_sha256(file)) for file in files))
+
+
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+"""What of a trainer's output is an adapter; the rest, a pickle among it, is never registered or served."""
+
+
+def adapter_files(folder: Path) -> list[Path]:
+    return [folder / name for name in ADAPTER_FILES]
+
+
+def adapter_sha256(folder: Path) -> str:
+    """The digest that names an adapter everywhere. Raises OSError where one of its files cannot be read."""
+    return files_sha256(adapter_files(folder))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
-from registry.manifest import ADAPTER_FILES, Manifest, build_manifest
+from registry.manifest import Manifest, build_manifest
 from registry.runs import open_run
 from registry.versions import Version, register
-from turnout.digests import files_sha256
+from turnout.digests import ADAPTER_FILES, files_sha256
 from turnout.paths import Home
 from turnout.references import Adapter, Base, Dataset, Loss, Scores
 

@@ -1,19 +1,19 @@
-"""Registries to test on: a migrated SQLite one for each test, and a real MLflow server."""
+"""Registries to test on: a migrated SQLite one for each test, an MLflow server, and one over PostgreSQL."""
 
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
-from registry.store import connect, reachable
-from turnout.errors import RegistryUnavailable
+from registry.store import connect
+from registry.version import Version
+from tests.registry.backends import Postgres, Server, mlflow_server, postgres, postgres_programs
+from tests.registry.material import register_one
 from turnout.paths import Home
 
 
@@ -49,45 +49,73 @@ def client(home: Home) -> MlflowClient:
 
 
 @pytest.fixture(scope="session")
-def server_artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server keeps its artifacts."""
-    return tmp_path_factory.mktemp("server") / "artifacts"
+def sqlite_server(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copy(migrated, folder / "mlflow.db")
+    with mlflow_server(folder, f"sqlite:///{folder}/mlflow.db") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def server(server_artifacts: Path, migrated: Path) -> Iterator[str]:
-    """The URL of an `mlflow server` that proxies artifacts."""
-    folder = server_artifacts.parent
-    shutil.copy(migrated, folder / "mlflow.db")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    store = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(server_artifacts)]
-    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "2", *store]
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            start_new_session=True,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
-        )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_reachable(url, process, folder / "server.log")
-        yield url
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(30)
+def database() -> Iterator[Postgres]:
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: no initdb on PATH or in /usr/lib/postgresql/*/bin")
+    with postgres(programs) as database:
+        yield database
 
 
-def _wait_until_reachable(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + 180
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", url)
-        while True:
-            try:
-                return reachable(Home(Path("unused")))
-            except RegistryUnavailable:
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
-                time.sleep(0.3)
+@pytest.fixture(scope="session")
+def postgres_server(database: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with mlflow_server(tmp_path_factory.mktemp("postgres-server"), database.uri) as server:
+        yield server
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry that MLFLOW_TRACKING_URI names, and an adapter's name that no other test uses."""
+
+    home: Home
+    name: str
+
+    # Made when first asked for: forked children must not inherit a connection to SQLite.
+    @cached_property
+    def client(self) -> MlflowClient:
+        return connect(self.home)
+
+    def register(self, *weights: bytes) -> list[Version]:
+        return [register_one(self.client, self.home, self.name, each) for each in weights]
+
+    def elsewhere(self, machine: int) -> "Registry":
+        """The same registry as another machine sees it, with a home of its own."""
+        return Registry(Home(self.home.root / f"machine{machine}"), self.name)
+
+
+SERVERS = [
+    pytest.param("sqlite_server", id="server", marks=pytest.mark.e2e),
+    pytest.param("postgres_server", id="postgres", marks=pytest.mark.e2e),
+]
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Server:
+    """An `mlflow server` that proxies artifacts, on either database."""
+    started: Server = request.getfixturevalue(request.param)
+    return started
+
+
+@pytest.fixture
+def remote(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+    return Registry(Home(tmp_path / "home"), f"bot-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(params=["sqlite", *SERVERS])
+def registry(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """Each kind of registry in turn."""
+    if request.param == "sqlite":
+        uri = f"sqlite:///{request.getfixturevalue('home').mlflow_database}"
+    else:
+        uri = request.getfixturevalue(request.param).url
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return Registry(Home(tmp_path / "home"), f"bot-{uuid.uuid4().hex[:8]}")

@@ -44,6 +44,18 @@ class CanarySchedule(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
         return min(self.min_requests, max(10, self.min_requests // 5))
 
 
+def check_shares(canary: float | None, shadow: float | None) -> None:
+    """Raises BadInput where a version would be both a canary and a shadow, or a share is no percent of requests."""
+    for what, percent in (("canary", canary), ("shadow", shadow)):
+        if percent is not None and not 0 < percent <= 100:
+            raise BadInput(f"{what} {percent:g} is not a percent of the requests", "give more than 0, at most 100")
+    if canary is not None and shadow is not None:
+        raise BadInput(
+            f"canary {canary:g} and shadow {shadow:g} exclude each other",
+            "shadow the version first, then make it a canary",
+        )
+
+
 def schedule_from(percent: float, steps: Sequence[float] | None = None, **given: Any) -> CanarySchedule:
     """The schedule of a canary that begins at `percent`, then goes through those of `steps` above it.
 
@@ -52,17 +64,17 @@ def schedule_from(percent: float, steps: Sequence[float] | None = None, **given:
     Raises:
         BadInput: a step lies below `percent`, or a value is out of its range.
     """
-    if steps is not None and any(step < percent for step in steps):
+    if steps is not None and not all(step >= percent for step in steps):
         raise BadInput(
-            f"the steps {_listed(steps)} go below the {percent:g} percent that the canary begins with",
-            "leave those steps out, or begin lower",
+            f"the steps {_listed(steps)} are not all above the {percent:g} percent that the canary begins with",
+            "leave the others out, or begin lower",
         )
     above = (step for step in steps or CanarySchedule().steps if step > percent)
     values = {key: value for key, value in given.items() if value is not None}
     try:
         return CanarySchedule(steps=(percent, *above), **values)
     except ValidationError as error:
-        problems = "; ".join(f"{_field(each['loc'])}{each['msg']}" for each in error.errors())
+        problems = "; ".join(_problem(each["loc"], each["msg"], each["input"]) for each in error.errors())
         raise BadInput(f"this canary schedule cannot be: {problems}", "see `turnout promote --help`") from error
 
 
@@ -188,5 +200,6 @@ def _listed(steps: Sequence[float]) -> str:
     return ",".join(f"{step:g}" for step in steps)
 
 
-def _field(location: tuple[int | str, ...]) -> str:
-    return f"{location[0]}: " if location else ""
+def _problem(location: tuple[int | str, ...], message: str, value: Any) -> str:
+    what = message.removeprefix("Value error, ")
+    return f"{location[0]}: {what} (got {value!r})" if location else what

@@ -1,6 +1,7 @@
 """The clients' keys: who may call which names. Only their hashes are kept."""
 
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Collection
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from turnout.errors import BadInput, NotFound
-from turnout.files import exclusive, read_json, write_json
+from turnout.files import exclusive, write_json
 from turnout.paths import Home
 from turnout.references import from_json, to_json
 
@@ -48,8 +49,9 @@ def read_keys(home: Home) -> dict[str, ClientKey]:
         BadInput: the file is there and cannot be read. Taking that for "no keys" would open the gateway to all.
     """
     try:
-        value = read_json(home.keys)
-        entries = from_json(_KeyFile, value).keys if value is not None else {}
+        entries = from_json(_KeyFile, json.loads(home.keys.read_text(encoding="utf-8"))).keys
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, RecursionError) as error:
         reason = "not what Turnout wrote" if isinstance(error, ValidationError) else error
         raise BadInput(

@@ -72,8 +72,6 @@ def promote(
 ) -> None:
     """Switch a name's traffic to a version: all of it at once, step by step (--canary), or copies only (--shadow)."""
     from registry.names import parse_version
-    from serving import releasing
-    from tasks.announcing import outcome
 
     limits = {
         "hold_s": hold,
@@ -85,6 +83,9 @@ def promote(
     schedule = _schedule(canary, shadow, steps, limits)
     number = parse_version(name, version) if version is not None else None
     expected = parse_version(name, expect) if expect is not None else None
+    from serving import releasing  # after the checks: a wrong option is answered at once
+    from tasks.announcing import outcome
+
     watcher = TerminalWatcher()
     watcher.begin("promote")
     try:
@@ -117,11 +118,12 @@ def rollback(
 ) -> None:
     """Switch a name's traffic back to the champion before, and mark the one that it leaves as rolled back."""
     from registry.names import parse_version
-    from serving import releasing
-    from tasks.announcing import outcome
 
     target = parse_version(name, to) if to is not None else None
     expected = parse_version(name, expect) if expect is not None else None
+    from serving import releasing  # after the checks: a wrong option is answered at once
+    from tasks.announcing import outcome
+
     watcher = TerminalWatcher()
     watcher.begin("rollback")
     try:
@@ -141,13 +143,9 @@ def _schedule(
     Raises:
         BadInput: the options contradict each other, or a value is out of its range.
     """
-    from serving.canary import schedule_from
+    from serving.canary import check_shares, schedule_from
 
-    for option, percent in (("--canary", canary), ("--shadow", shadow)):
-        if percent is not None and not 0 < percent <= 100:
-            raise BadInput(f"{option} {percent:g} is not a percent of the requests", "give more than 0, at most 100")
-    if canary is not None and shadow is not None:
-        raise BadInput("--canary and --shadow exclude each other", "shadow the version first, then make it a canary")
+    check_shares(canary, shadow)
     if canary is not None:
         return schedule_from(canary, _percents(steps), **limits)
     given = [key for key, value in {"steps": steps, **limits}.items() if value is not None]

@@ -1,0 +1,1 @@
+"""The parts of the gateway benchmarks: a stub upstream, the gateways that are compared, and the loads."""

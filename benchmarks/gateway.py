@@ -40,7 +40,7 @@ WARM_UP_S = 2
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each kind, in turns (default 5)")
     parser.add_argument("--seconds", type=float, default=5, help="of each measurement, whole ones (default 5)")
     parser.add_argument("--skip", default="", help="gateways to leave out: router,litellm,turnout")
     parser.add_argument("--workers", type=int, default=1, help="processes of Turnout's gateway")
@@ -163,10 +163,14 @@ def end_to_end(arguments: argparse.Namespace) -> dict[str, Any]:
     )
     report = engine.compare(direct, gateway, model, wanted, arguments.rounds)
     print("; ".join(str(value) for value in machine().values()))
+    columns = ("requests/s", "tokens/s", "first ms", "next ms", "tokens in", "tokens out", "failed")
+    print(f"\n{'':10}" + "".join(f"{column:>12}" for column in columns))
     for side, runs in report["runs"].items():
         for run in runs:
-            print(f"{side:8}", ", ".join(f"{name} {value:.2f}" for name, value in run.items()))
-    print("gateway / direct:", ", ".join(f"{name} {value:.3f}" for name, value in report["ratios"].items()))
+            print(f"{side:10}" + "".join(f"{value:12.2f}" for value in run.values()))
+    for figure, found in report["ratios"].items():
+        rounds = ", ".join(f"{ratio:.3f}" for ratio in found["by_round"])
+        print(f"gateway / direct, {figure}: {found['of_medians']:.3f} of the medians; by round {rounds}")
     print(f"failed requests: {report['failed']}")
     return report
 

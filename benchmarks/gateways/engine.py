@@ -38,7 +38,7 @@ class EngineFigures:
 
 
 def compare(direct: str, gateway: str, model: str, load: EngineLoad, rounds: int) -> dict[str, Any]:
-    """Both sides `rounds` times, who goes first changing; the figures, and the ratios gateway / direct of medians.
+    """Both sides `rounds` times, who goes first changing; the figures, and the ratios gateway / direct.
 
     Raises:
         BadInput: the gateway sends the name to another version than `model`.
@@ -54,11 +54,7 @@ def compare(direct: str, gateway: str, model: str, load: EngineLoad, rounds: int
             seed = 2 * number + (side == "gateway")
             runs[side].append(_measure(*sides[side], load, seed))
             print(f"round {number + 1}, {side}: {runs[side][-1]}", file=sys.stderr)
-    ratios = {
-        figure: statistics.median(getattr(run, figure) for run in runs["gateway"])
-        / statistics.median(getattr(run, figure) for run in runs["direct"])
-        for figure in ("requests_per_s", "output_tokens_per_s")
-    }
+    ratios = {figure: _ratios(runs, figure) for figure in ("requests_per_s", "output_tokens_per_s")}
     return {
         "model": model,
         "load": asdict(load),
@@ -66,6 +62,13 @@ def compare(direct: str, gateway: str, model: str, load: EngineLoad, rounds: int
         "ratios": ratios,
         "failed": sum(run.failed for figures in runs.values() for run in figures),
     }
+
+
+def _ratios(runs: dict[str, list[EngineFigures]], figure: str) -> dict[str, Any]:
+    """Gateway / direct: of the medians, and round by round, which shows how much of it is noise."""
+    direct, gateway = ([getattr(run, figure) for run in runs[side]] for side in ("direct", "gateway"))
+    rounds = [ours / theirs for theirs, ours in zip(direct, gateway, strict=True)]
+    return {"of_medians": statistics.median(gateway) / statistics.median(direct), "by_round": rounds}
 
 
 def _check_model(url: str, name: str, model: str) -> None:
@@ -114,8 +117,8 @@ def _measure(url: str, name: str, load: EngineLoad, seed: int) -> EngineFigures:
     return EngineFigures(
         requests_per_s=result["request_throughput"],
         output_tokens_per_s=result["output_throughput"],
-        first_token_p50_ms=result["median_ttft_ms"],
-        between_tokens_p50_ms=result["median_itl_ms"],
+        first_token_p50_ms=float(result["median_ttft_ms"]),
+        between_tokens_p50_ms=float(result["median_itl_ms"]),
         input_tokens=result["total_input_tokens"],
         output_tokens=result["total_output_tokens"],
         failed=load.prompts - result["completed"],

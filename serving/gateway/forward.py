@@ -1,0 +1,124 @@
+"""Sends a request to an engine that can answer it, and to another one where the first cannot be reached."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+
+from serving.gateway.errors import ApiError, unavailable
+from serving.gateway.health import eject, fault, poke_reconciler
+from serving.gateway.relay import Relayed, pass_on, stream
+from serving.gateway.replicas import ReplicaState
+from serving.gateway.state import State
+from serving.gateway.table import Arm
+
+# A request that breaks the engine that runs it is not to break them all.
+_MAX_RESETS = 2
+
+
+@dataclass(slots=True)
+class Call:
+    """A request on its way to `arm`. `body` is what the engine gets; `keep_usage`: the client wants that chunk too."""
+
+    client: web.BaseRequest
+    path: str
+    arm: Arm
+    body: bytes
+    headers: Mapping[str, str]
+    streams: bool
+    keep_usage: bool
+
+
+class NotLoaded(Exception):
+    """The engine does not have a version that the routes call ready there."""
+
+
+async def forward(state: State, call: Call) -> Relayed:
+    """The answer of the first engine that gives one.
+
+    Raises:
+        ApiError: 502, 503, 504: none did.
+        ConnectionError: the client is gone, or too slow.
+    """
+    arm, avoid, resets = call.arm, None, 0
+    while (replica := state.replicas.choose(arm.replicas, arm.served_name, avoid)) and resets < _MAX_RESETS:
+        entry, epoch = replica.begin(arm.served_name), replica.epoch
+        try:
+            try:
+                upstream, body = await _ask(state, call, replica)
+            except NotLoaded:
+                replica.forget(arm.served_name, epoch)
+                poke_reconciler(state)
+                if epoch != replica.epoch:
+                    resets += 1  # The routes changed meanwhile: once more is worth it, forever is not.
+                continue
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                eject(state, replica, str(error))
+                continue
+            except TimeoutError:
+                raise _too_slow(state, call) from None
+            except aiohttp.ClientResponseError as error:
+                fault(state, replica, arm)
+                raise ApiError(502, f"the engine's answer is not HTTP: {error.message}", kind="bad_answer") from None
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+                # An engine closes idle connections: a request may meet that on its way.
+                fault(state, replica, arm, broken=str(error) or type(error).__name__)
+                avoid, resets = replica, resets + 1
+                continue
+            return await _answer(state, call, replica, upstream, body)
+        finally:
+            replica.end(entry)
+    raise unavailable(f"no engine answers for {arm.served_name} at the moment")
+
+
+async def _ask(state: State, call: Call, replica: ReplicaState) -> tuple[aiohttp.ClientResponse, bytes]:
+    """The engine's answer with its whole body, or the first bytes of its stream."""
+    upstream = await state.session.post(
+        replica.endpoints[call.path],
+        data=call.body,
+        headers=call.headers,
+        timeout=state.stream_timeout if call.streams else state.plain_timeout,
+        allow_redirects=False,
+    )
+    try:
+        if not is_stream(call, upstream):
+            body = await upstream.read()
+            if upstream.status == 404 and call.arm.is_adapter:
+                raise NotLoaded
+            return upstream, body
+        first = await upstream.content.readany()
+        if not first:
+            raise aiohttp.ServerDisconnectedError("the stream ended before it began")
+        return upstream, first
+    except BaseException:
+        upstream.close()
+        raise
+
+
+async def _answer(
+    state: State, call: Call, replica: ReplicaState, upstream: aiohttp.ClientResponse, body: bytes
+) -> Relayed:
+    if upstream.status >= 500:
+        fault(state, replica, call.arm)
+    else:
+        replica.faults = 0
+    version, limit_s = call.arm.served_name, state.config.client_timeout_s
+    if not is_stream(call, upstream):
+        return await pass_on(call.client, upstream, body, version, limit_s)
+    try:
+        return await stream(call.client, upstream, body, version, limit_s, keep_usage=call.keep_usage)
+    finally:
+        if not upstream.content.is_eof():
+            upstream.close()  # The engine stops working for a client that is gone.
+
+
+def is_stream(call: Call, upstream: aiohttp.ClientResponse) -> bool:
+    return call.streams and upstream.headers.get("Content-Type", "").startswith("text/event-stream")
+
+
+def _too_slow(state: State, call: Call) -> ApiError:
+    config = state.config
+    limit = f"began no answer in {config.idle_timeout_s:g} s" if call.streams else ""
+    limit = limit or f"gave no answer in {config.request_timeout_s:g} s"
+    return ApiError(504, f"the engine {limit}", kind="timeout")

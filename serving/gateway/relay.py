@@ -1,0 +1,123 @@
+"""Passes an engine's answer on to the client, byte for byte: whole, or as it streams."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import aiohttp
+import orjson
+from aiohttp import web
+from multidict import CIMultiDict
+
+from serving.gateway.errors import VERSION_HEADER
+from serving.gateway.usage import EventFilter, find_usage
+
+_HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade"}
+_NOT_PASSED_ON = frozenset(_HOP_BY_HOP | {"content-length", "date", "server"})
+# What the socket takes without the client reading any of it.
+_LARGE = 2**16
+
+
+class SlowClient(ConnectionError):
+    """The client took nothing of its answer for too long; its connection is gone."""
+
+
+@dataclass(slots=True)
+class Relayed:
+    """An answer on its way: `broken` says why a stream ended early. `first_at` is when its first bytes came, by
+    the monotonic clock, 0 for a plain one."""
+
+    response: web.StreamResponse
+    usage: tuple[int, int] | None = None
+    broken: str = ""
+    first_at: float = 0.0
+
+
+async def pass_on(
+    client: web.BaseRequest, upstream: aiohttp.ClientResponse, body: bytes, version: str, limit_s: float
+) -> Relayed:
+    """A plain answer. The client has `limit_s` seconds to take a large one."""
+    response = web.Response(status=upstream.status, body=body, headers=_headers(upstream, version))
+    if len(body) > _LARGE:
+        try:
+            async with asyncio.timeout(limit_s):
+                await response.prepare(client)
+                await response.write_eof()
+        except TimeoutError:
+            raise _abandon(client, limit_s) from None
+    return Relayed(response, find_usage(body) if upstream.status == 200 else None)
+
+
+async def stream(
+    client: web.BaseRequest,
+    upstream: aiohttp.ClientResponse,
+    first: bytes,
+    version: str,
+    limit_s: float,
+    *,
+    keep_usage: bool,
+) -> Relayed:
+    """Server-sent events, from the `first` bytes on; a stream that breaks ends with an error and without `[DONE]`."""
+    relayed = Relayed(web.StreamResponse(status=upstream.status, headers=_headers(upstream, version)))
+    relayed.first_at = time.monotonic()
+    await relayed.response.prepare(client)
+    events = EventFilter(keep_usage=keep_usage)
+    content, chunk = upstream.content, first
+    while chunk:
+        if passed := events.feed(chunk):
+            await _write(client, passed, limit_s)
+        try:
+            chunk = await content.readany()
+        except TimeoutError:
+            relayed.broken = "the engine sent nothing of its answer for too long"
+            break
+        except aiohttp.ClientError as error:
+            relayed.broken = f"the connection to the engine broke: {type(error).__name__}"
+            break
+    relayed.usage = events.usage
+    if not relayed.broken:
+        if rest := events.rest():
+            await _write(client, rest, limit_s)
+        if not events.done and b"[DONE]" not in rest:
+            relayed.broken = "the engine ended the stream early"
+    if relayed.broken:
+        upstream.close()
+        await _write(client, _error_event(relayed.broken), limit_s)
+        relayed.response.force_close()
+    elif events.failed:
+        relayed.broken = "the engine reported an error"
+    await client.writer.write_eof()
+    return relayed
+
+
+async def _write(client: web.BaseRequest, data: bytes, limit_s: float) -> None:
+    """Send `data`, and wait while the client is behind.
+
+    The writer's own waiting is no use: it begins with a write that cannot be told beforehand, and has no limit.
+    """
+    await client.writer.write(data, drain=False)  # type: ignore[call-arg]
+    if client.protocol.writing_paused:
+        try:
+            async with asyncio.timeout(limit_s):
+                await client.writer.drain()
+        except TimeoutError:
+            raise _abandon(client, limit_s) from None
+
+
+def _abandon(client: web.BaseRequest, limit_s: float) -> SlowClient:
+    if client.transport is not None:
+        client.transport.abort()  # Closing would wait for the client to take the rest.
+    return SlowClient(f"the client took nothing for {limit_s:g} s")
+
+
+def _headers(upstream: aiohttp.ClientResponse, version: str) -> CIMultiDict[str]:
+    headers = CIMultiDict([(VERSION_HEADER, version), ("Server", "turnout")])
+    for name, value in upstream.headers.items():
+        if name.lower() not in _NOT_PASSED_ON:
+            headers[name] = value
+    return headers
+
+
+def _error_event(message: str) -> bytes:
+    error = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
+    return b"data: " + orjson.dumps({"error": error}) + b"\n\n"

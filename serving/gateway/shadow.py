@@ -1,0 +1,53 @@
+"""Copies of requests for versions that answer nobody yet: bounded, dropped first, their answers discarded."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+
+from serving.gateway.fields import encode_request
+from serving.gateway.forward import Call
+from serving.gateway.health import in_background
+from serving.gateway.replicas import ReplicaState, load
+from serving.gateway.state import State
+from serving.gateway.table import Model
+
+MAX_IN_FLIGHT = 4
+
+
+def copy_to_shadows(state: State, model: Model, request: dict[str, Any], call: Call) -> None:
+    """Send a sample of the requests to the model's shadows too, while their engines have room."""
+    for fraction, arm in model.shadows:
+        if random.random() >= fraction:  # noqa: S311
+            continue
+        total, room = load(arm.replicas)
+        replica = state.replicas.choose(arm.replicas, arm.served_name)
+        if replica is None or total >= room or state.shadows >= MAX_IN_FLIGHT:
+            arm.meter.count_shadow("dropped")
+            continue
+        body = encode_request(request, arm.served_name, ask_usage=False)
+        in_background(state, _send(state, replica, replace(call, arm=arm, body=body)))
+
+
+async def _send(state: State, replica: ReplicaState, call: Call) -> None:
+    arm, outcome = call.arm, "failed"
+    entry = replica.begin(arm.served_name)
+    state.shadows += 1
+    try:
+        async with state.session.post(
+            replica.endpoints[call.path],
+            data=call.body,
+            headers=call.headers,
+            timeout=state.stream_timeout if call.streams else state.plain_timeout,
+            allow_redirects=False,
+        ) as answer:
+            async for _ in answer.content.iter_any():
+                pass
+            outcome = "answered" if answer.status < 400 else "refused"
+    except (aiohttp.ClientError, TimeoutError):
+        outcome = "failed"
+    finally:
+        state.shadows -= 1
+        replica.end(entry)
+        arm.meter.count_shadow(outcome)

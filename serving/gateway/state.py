@@ -1,0 +1,75 @@
+"""All that one worker holds: its settings, its table, its replicas, its connections."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from serving.config import GatewayConfig
+from serving.gateway.access import Access
+from serving.gateway.figures import Figures
+from serving.gateway.metrics import GENERATION, Meters, WeightGauge
+from serving.gateway.replicas import Replicas
+from serving.gateway.table import Table, build_table, shares
+from serving.routes import Routes
+from turnout.paths import Home
+
+# vLLM's server closes a connection that was idle for 5 s; the gateway lets go first.
+_KEEPALIVE_S = 3.0
+_CONNECT_S = 5.0
+
+
+@dataclass
+class State:
+    """`drained`: an operator wants no more requests here. `stopping`: the process ends when all it has is answered.
+
+    `active` are the requests of clients that are being answered.
+    """
+
+    id: str
+    home: Home
+    config: GatewayConfig
+    token: str
+    session: aiohttp.ClientSession
+    access: Access
+    table: Table = field(default_factory=lambda: Table(Routes(0)))
+    replicas: Replicas = field(default_factory=Replicas)
+    figures: Figures = field(default_factory=Figures)
+    meters: Meters = field(default_factory=Meters)
+    weights: WeightGauge = field(default_factory=WeightGauge)
+    drained: bool = False
+    stopping: bool = False
+    active: int = 0
+    shadows: int = 0
+    began: float = field(default_factory=time.time)
+    poked_at: float = 0.0
+    background: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        limit_s, idle_s = self.config.request_timeout_s, self.config.idle_timeout_s
+        # An answer that does not stream comes in one piece, when the engine has all of it.
+        self.plain_timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S)
+        self.stream_timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S, sock_read=idle_s)
+
+    def follow(self, routes: Routes) -> int:
+        """Take `routes` unless newer ones are there; returns the generation that requests see from now on."""
+        if routes.generation >= self.table.routes.generation:
+            self.replicas.follow(routes)
+            self.figures.follow(routes.names)
+            self.table = build_table(routes, self.replicas.states.values(), self.meters, self.figures)
+            GENERATION.set(routes.generation)
+            self.weights.show(shares(routes))
+            logging.info("routes of generation %d", routes.generation)
+        return self.table.routes.generation
+
+
+def open_session() -> aiohttp.ClientSession:
+    """The one pool of connections to engines. Bodies pass as they are, compressed or not."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+    )

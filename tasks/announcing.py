@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def outcome(switch: "Switch", percent: float | None = None) -> dict[str, Any]:
     """The values that `--json` prints and the Prefect flows return.
 
-    `from` is the champion before, `percent` the share of a canary or a shadow.
+    `from` is the champion before, or the canary or shadow that was ended; `percent` the share that one begins with.
     """
     return {
         "name": switch.name,
@@ -37,6 +37,7 @@ def sentence(result: Mapping[str, Any]) -> str:
     share = f"{result['percent']:g} % of the requests to " if result["percent"] else "requests to "
     words = {
         "canary": f"{share}{to} as a canary beside {before}",
+        "abort": f"{before} gets no more requests beside {to}",
         "shadow": f"copies of {share}{to} as the shadow of {before}",
     }
     what = words.get(result["kind"], f"{before} → {to}")

@@ -8,7 +8,7 @@ from prefect.input import RunInput
 from pydantic import Field
 
 from tasks.orders import Order, question, settle
-from turnout.errors import Refused
+from turnout.errors import Refused, RegistryConflict
 
 SECONDS_BETWEEN_LOOKS = 2
 """Prefect polls its server for the answer; its own 10 s would keep an approved release waiting."""
@@ -31,6 +31,7 @@ def approved(order: Order, timeout_s: int) -> Order:
     Raises:
         Refused: the answer was no, or there was none within `timeout_s` seconds.
         NotFound: there is nothing to promote.
+        RegistryConflict: what was approved is no longer what would happen.
     """
     settled = settle(order)
     form = Approval.with_initial_data(description=question(settled))
@@ -46,5 +47,10 @@ def approved(order: Order, timeout_s: int) -> Order:
         raise Refused(
             f"{who} refused the {order.kind} of {order.name}, so nothing was switched",
             f"The comment: {answer.comment or 'none'}",
+        )
+    if settle(settled) != settled:
+        raise RegistryConflict(
+            f"{order.name} was released while the {order.kind} waited for its approval, so nothing was switched",
+            f"look at `turnout history {order.name}`, then decide again",
         )
     return replace(settled, actor=who, reason="; ".join(filter(None, (order.reason, answer.comment))))

@@ -16,8 +16,9 @@ from turnout.paths import home
 class Order:
     """A switch of `name` to `version`, only while `expect` is the champion where that is given.
 
-    A promotion without a version means the candidate, a rollback the champion before. `shadow` is percent of the
-    requests. `actor` and `reason` are for the release log; without an actor it is whoever runs the code.
+    A promotion without a version means the candidate; a rollback without one ends a running canary or shadow, `ends`,
+    else it goes to the champion before. `shadow` is percent of the requests. `actor` and `reason` are for the
+    release log; without an actor it is whoever runs the code.
     """
 
     kind: Literal["promote", "rollback"]
@@ -27,6 +28,7 @@ class Order:
     canary: CanarySchedule | None = None
     shadow: float | None = None
     emergency: bool = False
+    ends: int | None = None
     reason: str = ""
     actor: str | None = None
 
@@ -52,25 +54,27 @@ def settle(order: Order) -> Order:
         return order
     client = connect(home())
     release = fold(read_log(client, order.name))
-    version = order.version
-    if version is None and order.kind == "rollback":
-        version = release.previous
-    elif version is None:
-        version = read_aliases(client, order.name).get("candidate")
-        if version is None:
-            raise NotFound(
-                f"{order.name} has no candidate to promote",
-                f"name a version; `turnout versions {order.name}` lists them",
-            )
     expect = order.expect if order.expect is not None else release.champion
-    return replace(order, version=version, expect=expect)
+    if order.version is not None:
+        return replace(order, expect=expect)
+    if order.kind == "rollback":
+        arm = max({**release.weights, **release.shadow}, default=None)
+        return replace(order, expect=expect, ends=arm, version=release.previous if arm is None else None)
+    candidate = read_aliases(client, order.name).get("candidate")
+    if candidate is None:
+        raise NotFound(
+            f"{order.name} has no candidate to promote", f"name a version; `turnout versions {order.name}` lists them"
+        )
+    return replace(order, expect=expect, version=candidate)
 
 
 def question(order: Order) -> str:
     """The order in Markdown, for the person who is to approve it."""
     to = f"**{called(order.version)}**" if order.version is not None else "the champion before"
     now = f", now served by {called(order.expect)}" if order.expect is not None else ""
-    if order.kind == "rollback":
+    if order.ends is not None:
+        what = f"End the canary or shadow **{called(order.ends)}** of **{order.name}**{now}."
+    elif order.kind == "rollback":
         emergency = ", without the registry" if order.emergency else ""
         what = f"Roll **{order.name}**{now} back to {to}{emergency}."
     elif order.canary:

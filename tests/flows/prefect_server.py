@@ -1,0 +1,66 @@
+"""A real Prefect server for tests, and the few calls to it that they need."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serving.ports import free_port
+from tests.conftest import QUIET
+
+PREFECT = str(Path(sys.executable).with_name("prefect"))
+
+
+@dataclass(frozen=True)
+class PrefectServer:
+    """`env` makes a process use the server."""
+
+    url: str
+    env: dict[str, str]
+
+    def get(self, path: str) -> Any:
+        return self._ask(urllib.request.Request(f"{self.url}{path}"))
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers))
+
+    def _ask(self, request: urllib.request.Request) -> Any:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+
+
+@contextmanager
+def prefect_server(folder: Path) -> Iterator[PrefectServer]:
+    """Start one with its database in `folder`, and stop it at the end."""
+    port = free_port("127.0.0.1")
+    url = f"http://127.0.0.1:{port}/api"
+    env = {**os.environ, **QUIET, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": url}
+    command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with open(folder / "server.log", "wb") as log:
+        process = subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 180
+        while not _answers(f"{url}/health"):
+            assert process.poll() is None, (folder / "server.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        yield PrefectServer(url, env)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except OSError:
+        return False

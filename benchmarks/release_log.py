@@ -1,19 +1,22 @@
 """Measure the release log: appends from several processes at once, and whether each parent got one effect.
 
-    python benchmarks/release_log.py [--writers 4] [--appends 1000]
+    python benchmarks/release_log.py [--writers 4] [--appends 1000] [--backend sqlite|server|postgres]
 
-Runs on a fresh SQLite registry, or on the one that MLFLOW_TRACKING_URI names, under a name of its own.
+Runs under a name of its own on a fresh registry: SQLite, an `mlflow server` on SQLite, or one on a new PostgreSQL
+(which must be installed); without --backend on the one that MLFLOW_TRACKING_URI names, or else on SQLite.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from registry.releases import Release, append, fold, read_log
 from registry.store import connect, tracking_uri
+from tests.registry.backends import mlflow_server, postgres, postgres_programs
 from tests.registry.material import register_one
 from turnout.errors import RegistryConflict
 from turnout.paths import Home
@@ -75,18 +79,38 @@ def measure(home: Home, writers: int, appends: int) -> dict[str, Any]:
         "told_right": sorted(number for won, _ in outcomes for number in won) == effective,
         "seconds": round(elapsed, 2),
         "append_p50_ms": round(1000 * statistics.median(latencies), 1),
+        "append_p95_ms": round(1000 * latencies[int(0.95 * (len(latencies) - 1))], 1),
         "append_p99_ms": round(1000 * latencies[int(0.99 * (len(latencies) - 1))], 1),
         "read_log_ms": round(1000 * reading, 1),
     }
+
+
+@contextmanager
+def registry(backend: str | None, folder: Path) -> Iterator[Home]:
+    """A home whose registry is of the kind `backend`, through MLFLOW_TRACKING_URI."""
+    with ExitStack() as running:
+        if backend == "sqlite":
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
+        elif backend:
+            store = f"sqlite:///{folder}/server.db"
+            if backend == "postgres":
+                programs = postgres_programs()
+                if programs is None:
+                    sys.exit("no initdb on PATH or in /usr/lib/postgresql/*/bin: install PostgreSQL")
+                store = running.enter_context(postgres(programs)).uri
+            os.environ["MLFLOW_TRACKING_URI"] = running.enter_context(mlflow_server(folder, store)).url
+        yield Home(folder / "home")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--appends", type=int, default=1000)
+    parser.add_argument("--backend", choices=["sqlite", "server", "postgres"])
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(Home(Path(folder)), arguments.writers, arguments.appends), indent=2))
+    with tempfile.TemporaryDirectory() as folder, registry(arguments.backend, Path(folder)) as home:
+        figures = measure(home, arguments.writers, arguments.appends)
+    print(json.dumps({"backend": arguments.backend} | figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def mlflow_server(folder: Path, backend_store: str) -> Iterator[Server]:
             stderr=output,
             cwd=folder,
             start_new_session=True,
-            env={**environment, "MLFLOW_DISABLE_TELEMETRY": "true"},
+            # Its runners of background jobs are seven more processes that import MLflow.
+            env={**environment, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         )
     server = Server(f"http://127.0.0.1:{port}", artifacts)
     try:

@@ -22,10 +22,10 @@ def events(registry: Registry, *, after: int = 0) -> list[Event]:
     return read_log(registry.client, registry.name, after=after)
 
 
-def promote(registry: Registry, version: int, parent: int | None = None, **more: str) -> Event:
+def promote(registry: Registry, version: int, parent: int | None = None, actor: str = "ann@here") -> Event:
     head = fold(events(registry)).head if parent is None else parent
-    more = {"actor": "ann@here", "reason": "because", **more}
-    return append(registry.client, registry.name, kind="promote", champion=version, parent=head, **more)
+    client, name = registry.client, registry.name
+    return append(client, name, kind="promote", champion=version, parent=head, actor=actor, reason="because")
 
 
 def test_an_event_that_saw_the_newest_takes_effect(three: Registry) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _ROUNDS = 3
+_VIEW_TAG = "turnout.view"
+"""On the registered model: the number of the release event that the aliases were last written for."""
 
 
 @translated()
@@ -57,6 +59,22 @@ def drop_candidate(client: "MlflowClient", name: str, number: int) -> None:
         client.delete_registered_model_alias(name, "candidate")
 
 
+@translated()
+def find_moved(client: "MlflowClient", name: str, release: Release) -> int | None:
+    """The version that somebody moved the alias `champion` to by hand; None where it stands where the log says.
+
+    Aliases that were never brought in line with the release, or were removed, are written anew.
+    """
+    model = client.get_registered_model(check_name(name))
+    champion = model.aliases.get("champion")
+    if champion is not None and int(champion) == release.champion:
+        return None
+    if champion is None or int(model.tags.get(_VIEW_TAG, 0)) < release.generation:
+        write_view(client, name, release)
+        return None
+    return int(champion)
+
+
 def write_view(client: "MlflowClient", name: str, release: Release) -> list[str]:
     """Bring the aliases in line with `release`, or with a newer one if the log has moved on.
 
@@ -81,6 +99,7 @@ def _write(client: "MlflowClient", name: str, release: Release) -> list[str]:
         newest = fold(read_log(client, name))
         # MLflow's aliases are last-write-wins: a slower writer of an older release may have come after us.
         if actual == _wanted(newest, actual):
+            client.set_registered_model_tag(name, _VIEW_TAG, str(newest.generation))
             return []
         release = newest
     return [f"the aliases of {name} in MLflow are {actual}, the release log says {_wanted(release, actual)}"]

@@ -95,8 +95,8 @@ class Release:
     """What a log says is to be served.
 
     `trail` holds every champion so far once, in the order of its latest time as one, the present one last.
-    `generation` is the number of the last event that took effect, `head` of the last one there is: the
-    `parent` of the next.
+    `generation` is the number of the last event that took effect, `kind` and `timestamp` are that event's; `head` is
+    the number of the last one there is: the `parent` of the next.
     """
 
     champion: int | None = None
@@ -106,6 +106,8 @@ class Release:
     shadow: dict[int, float] = field(default_factory=dict)
     schedule: dict[str, Any] = field(default_factory=dict)
     generation: int = 0
+    kind: str = ""
+    timestamp: str = ""
     head: int = 0
 
     @property
@@ -145,6 +147,8 @@ def _apply(release: Release, event: Event) -> Release:
         shadow=event.shadow,
         schedule=event.schedule,
         generation=event.number,
+        kind=event.kind,
+        timestamp=event.timestamp,
     )
 
 

@@ -31,9 +31,12 @@ def ask(
     system: str | None = None,
     max_tokens: int = 256,
     temperature: float = 0.0,
+    key: str | None = None,
     on_text: Callable[[str], None] | None = None,
 ) -> Answer:
     """Ask the model served as `model` at `url`; `on_text` gets the answer's pieces as they come.
+
+    `key` is the client's, for a gateway that wants one.
 
     Raises:
         NotFound: no such model is served there.
@@ -42,20 +45,20 @@ def ask(
     messages: list[Message] = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
     settings = {"max_tokens": max_tokens, "temperature": temperature}
-    return asyncio.run(_ask(url, model, messages, settings, on_text))
+    return asyncio.run(_ask(EngineClient(url, key=key), model, messages, settings, on_text))
 
 
 async def _ask(
-    url: str,
+    engine: EngineClient,
     model: str,
     messages: list[Message],
     settings: dict[str, float],
     on_text: Callable[[str], None] | None,
 ) -> Answer:
-    async with EngineClient(url) as client:
+    async with engine as client:
         served = await client.models()
         if model not in served:
-            raise NotFound(f"{model} is not served at {url}", f"Served there: {', '.join(sorted(served))}")
+            raise NotFound(f"{model} is not served at {client.url}", f"Served there: {', '.join(sorted(served))}")
         sent = time.monotonic()
         first = last = None
         pieces: list[str] = []

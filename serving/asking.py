@@ -1,14 +1,19 @@
 """Which served name a question goes to, and the answer to it."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from registry.names import check_name, parse_version, served_name
 from serving.ask import ask
-from serving.records import Engine, find_engine
+from serving.gateway.records import list_workers
+from serving.records import Engine, serving_engines
 from serving.routes import read_routes
 from turnout.errors import EngineError, NotFound
 from turnout.paths import Home
+
+API_KEY = "TURNOUT_API_KEY"
+"""The client key for the gateway, where it wants one."""
 
 
 def ask_version(
@@ -21,44 +26,52 @@ def ask_version(
     temperature: float = 0.0,
     on_text: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Ask the champion of `name`, a given version of it, or the base, straight at the engine.
+    """Ask the champion of `name`, a given version of it, or a base: through this home's gateway, or straight at the
+    engine while there is none.
 
     Raises:
         NotFound: nothing is served under that name.
-        EngineError: no engine is up, or it does not answer.
+        EngineError: neither gateway nor engine is up, or what is up does not answer.
     """
-    engine = find_engine(home)
-    if engine is None:
+    engines, workers = serving_engines(home), list_workers(home)
+    if not engines and not workers:
         raise EngineError(
             "no engine is up", "Start it with `turnout up`; before a first release, `turnout run` does it."
         )
-    model, number = _model(home, engine, name, version)
-    reply = ask(engine.url, model, text, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
+    if workers:
+        asked = name if version is None else served_name(check_name(name), parse_version(name, version))
+        url, model, key = workers[0].url, asked, os.environ.get(API_KEY)
+    else:
+        (url, model), key = _direct(home, engines, name, version), None
+    reply = ask(url, model, text, max_tokens=max_tokens, temperature=temperature, key=key, on_text=on_text)
+    base_names = {engine.base.name for engine in engines}
     return {
         "text": reply.text,
         "name": name,
-        "version": number,
+        "version": None if reply.model in base_names else parse_version(name, reply.model),
         "model": reply.model,
-        "backend": engine.kind,
+        "backend": engines[0].kind if engines else "vllm",
         "ttft_ms": reply.ttft_ms,
         "tokens_per_second": reply.tokens_per_second,
         "tokens": reply.tokens,
     }
 
 
-def _model(home: Home, engine: Engine, name: str, version: str | None) -> tuple[str, int | None]:
-    """The served name, and the version's number; the base has none."""
-    if name == engine.base.name and version is None:
-        return name, None
+def _direct(home: Home, engines: list[Engine], name: str, version: str | None) -> tuple[str, str]:
+    """The URL of an engine, and the served name there."""
+    for engine in engines:
+        if name == engine.base.name and version is None:
+            return engine.url, name
     check_name(name)
+    routes = read_routes(home)
+    on = routes.names.get(name) if routes else None
     if version is not None:
         number = parse_version(name, version)
-        return served_name(name, number), number
-    routes = read_routes(home)
-    known = sorted(routes.names) if routes else []
-    if name not in known:
-        listed = ", ".join([*known, engine.base.name])
+    elif on is not None:
+        number = on.champion
+    else:
+        listed = ", ".join([*sorted(routes.names if routes else ()), *(engine.base.name for engine in engines)])
         raise NotFound(f"{name} has no champion here", f"Served: {listed}. A first `turnout run` makes one.")
-    assert routes is not None
-    number = routes.names[name].champion
-    return served_name(name, number), number
+    routed = on.versions.get(str(number)) if on else None
+    fitting = [engine for engine in engines if routed is None or engine.base.sha256 == routed.base_sha256]
+    return (fitting or engines)[0].url, served_name(name, number)

@@ -44,15 +44,16 @@ class EngineClient:
     Every method raises EngineError, naming the engine, when it cannot be reached or refuses.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 300.0) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 300.0, key: str | None = None) -> None:
         self.url = url
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=5)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         # vLLM closes connections that were idle for 5 s, now and then just when the next request is written to one.
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector)
+        self._session = aiohttp.ClientSession(timeout=self._timeout, connector=connector, headers=self._headers)
         return self
 
     async def __aexit__(

@@ -8,6 +8,27 @@ VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM 0.32 takes for `--max-lora-rank`."""
 
 
+class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """The gateway that clients talk to.
+
+    `workers` are processes that share the port. Requests wait in the engines' queues: when `max_queued` of them do, for
+    all replicas of a base and as far as one worker sees, more are refused with 429. `request_timeout_s` bounds
+    a whole answer, `idle_timeout_s` the time in which an engine sends nothing of one, `client_timeout_s` the time
+    in which a client sends its request, or takes a piece of its answer. A gateway that is told to stop finishes
+    its requests for `drain_s` seconds.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=1, le=65535)
+    workers: int = Field(1, ge=1, le=64)
+    max_body_bytes: int = Field(8 * 2**20, ge=1024)
+    max_queued: int = Field(512, ge=0)
+    request_timeout_s: float = Field(600, gt=0)
+    idle_timeout_s: float = Field(120, gt=0)
+    client_timeout_s: float = Field(30, gt=0)
+    drain_s: float = Field(30, ge=0)
+
+
 class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The engine that serves the versions, and how strictly a version is proven on it.
 
@@ -16,7 +37,8 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     0.02 on the parity base and 0.5 on the original. `dtype: auto` is the base's own on a GPU; on a CPU it
     is bfloat16 where the CPU computes in it, else float32, which is three times as fast there.
     `command` replaces the program that starts the engine (vLLM's OpenAI server), so that it may live in
-    another environment or container; Turnout appends the flags.
+    another environment or container; Turnout appends the flags. `replicas` engines of the same base, on ports from
+    `port` on, form a pool.
     """
 
     base: Literal["parity", "original"] = "parity"
@@ -36,6 +58,8 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     command: tuple[str, ...] = ()
     extra_args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    replicas: int = Field(1, ge=1, le=64)
+    gateway: GatewayConfig = GatewayConfig()
     ready_timeout_s: float = Field(600, gt=0)
 
     @field_validator("command", "extra_args", mode="before")

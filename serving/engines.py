@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
+from urllib.parse import urlsplit
 
 from serving.config import ServingConfig
 from serving.fit import REPLACE_IT, suits
@@ -15,6 +16,7 @@ from serving.ports import free_port, require_free_port
 from serving.processes import create_time, spawn, terminate
 from serving.records import (
     Engine,
+    Role,
     find_engine,
     list_engines,
     pid_file,
@@ -25,7 +27,7 @@ from serving.records import (
 from serving.reply import fetch_version, is_healthy
 from serving.vllm import SHUTDOWN_S, build_launch, computes_on, rank_limit
 from turnout.errors import EngineError, EngineNotReady
-from turnout.files import exclusive, write_json
+from turnout.files import exclusive, read_state, write_json
 from turnout.paths import Home
 from turnout.references import Base, to_json
 
@@ -50,7 +52,8 @@ def start_engine(
 
     Args:
         targets: modules that the adapters change.
-        beside: start a successor of the running engine on another port, or go on with one that was left over.
+        beside: start a successor of the running engine on another port, or go on with one that was left over. It
+            is `joining`: without traffic.
 
     Raises:
         EngineError: the running engine serves something else.
@@ -60,13 +63,18 @@ def start_engine(
     launched = launch_engine(home, base, config, max_lora_rank, targets=targets, beside=beside)
     engine = wait_ready(home, launched, config.ready_timeout_s, progress)
     if not launched.ready and find_engine(home) == engine:
-        remember(home, engine)
+        remember(home, engine.config)
     return engine
 
 
-def remember(home: Home, engine: Engine) -> None:
-    """Keep the settings of `engine`, which serves now, so that `turnout up` starts it the same way."""
-    write_json(home.serving, to_json(engine.config))
+def remember(home: Home, config: ServingConfig) -> None:
+    """Keep the settings of what serves now, so that `turnout up` starts it the same way."""
+    write_json(home.serving, to_json(config))
+
+
+def remembered(home: Home) -> ServingConfig | None:
+    """The settings that the engines of this home were last started with; None before the first start."""
+    return read_state(home.serving, ServingConfig)
 
 
 def launch_engine(
@@ -82,26 +90,53 @@ def launch_engine(
     targets = tuple(targets)
     with exclusive(home.lock("engines")) as lock:
         running = running_engines(home)
-        for engine in running[1:] if beside else running[:1]:
+        role: Role = "joining" if beside else "serving"
+        for engine in sorted(running, key=lambda each: each.base.sha256 != base.sha256):
             reason = suits(engine, base, max_lora_rank, config, targets)
-            if reason is None:
+            if engine.role == role and reason is None:
                 return engine
-            if not beside:
+            if engine.role == role == "serving" and reason is not None:
                 raise EngineError(reason, REPLACE_IT)
-        port = free_port(config.host) if running else config.port
-        dead = [engine for engine in list_engines(home) if not engine.alive]
-        for engine in dead:
-            _end(home, engine, _GIVE_UP_PATIENCE_S)
-        if not running:
-            # What is left of a killed engine may take some seconds to give its memory and its port back.
-            require_free_port(config.host, port, patience_s=15.0 if dead else 0.0)
-        engine, environment = _describe(home, base, config, port, max_lora_rank, targets)
-        write_record(home, engine)
-        files = {"pid_file": pid_file(home, engine.id), "log": Path(engine.log)}
-        pid = spawn(engine.command, environment, **files, lock=lock)
-        engine = replace(engine, pid=pid, create_time=create_time(pid) or time.time())
-        write_record(home, engine)
-        return engine
+        return _launch(home, base, config, max_lora_rank, targets, role, lock)
+
+
+def launch_replica(
+    home: Home,
+    base: Base,
+    config: ServingConfig,
+    max_lora_rank: int,
+    *,
+    targets: Iterable[str] = (),
+    port: int | None = None,
+    at_most: int | None = None,
+) -> Engine:
+    """Start one engine more for traffic, on `port` if it is free, unless `at_most` of this base run already."""
+    wanted = config if port is None else config.model_copy(update={"port": port})
+    with exclusive(home.lock("engines")) as lock:
+        pool = [each for each in running_engines(home) if each.role == "serving" and each.base.sha256 == base.sha256]
+        if at_most is not None and len(pool) >= at_most:
+            return pool[0]
+        return _launch(home, base, wanted, max_lora_rank, tuple(targets), "serving", lock)
+
+
+def _launch(
+    home: Home, base: Base, config: ServingConfig, rank: int, targets: tuple[str, ...], role: Role, lock: IO[str]
+) -> Engine:
+    own_ports = {urlsplit(engine.url).port for engine in running_engines(home)}
+    port = free_port(config.host) if config.port in own_ports or role == "joining" else config.port
+    dead = [engine for engine in list_engines(home) if not engine.alive]
+    for engine in dead:
+        _end(home, engine, _GIVE_UP_PATIENCE_S)
+    # What is left of a killed engine may take some seconds to give its memory and its port back.
+    require_free_port(config.host, port, patience_s=15.0 if dead else 0.0)
+    engine, environment = _describe(home, base, config, port, rank, targets)
+    engine = replace(engine, role=role)
+    write_record(home, engine)
+    files = {"pid_file": pid_file(home, engine.id), "log": Path(engine.log)}
+    pid = spawn(engine.command, environment, **files, lock=lock)
+    engine = replace(engine, pid=pid, create_time=create_time(pid) or time.time())
+    write_record(home, engine)
+    return engine
 
 
 def _describe(
@@ -132,7 +167,7 @@ def wait_ready(home: Home, engine: Engine, limit_s: float, progress: Progress | 
         EngineNotReady: it ended, or `limit_s` seconds went by. Its record and its processes are gone then.
     """
     began = time.monotonic()
-    while not is_healthy(engine.url):
+    while not (ready := settle(home, engine)):
         waited = time.monotonic() - began
         if not engine.alive:
             _give_up(home, engine, f"the engine ended after {waited:.0f} s, before it was ready")
@@ -141,6 +176,13 @@ def wait_ready(home: Home, engine: Engine, limit_s: float, progress: Progress | 
         if progress:
             progress(waited, last_line(Path(engine.log)))
         time.sleep(0.25)
+    return ready
+
+
+def settle(home: Home, engine: Engine) -> Engine | None:
+    """The engine with its build noted, once it answers; None while it does not."""
+    if not is_healthy(engine.url):
+        return None
     if engine.ready:
         return engine
     engine = replace(engine, build=f"{engine.kind} {fetch_version(engine.url)} {engine.computes_on}")

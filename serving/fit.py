@@ -7,8 +7,7 @@ from serving.config import ServingConfig
 from serving.machine import this_machine
 from serving.modules import leaf, module_names
 from serving.ports import require_free_port
-from serving.records import Engine, find_engine
-from serving.routes import read_routes
+from serving.records import Engine, serving_engines
 from serving.vllm import computes_on
 from turnout.errors import EngineError
 from turnout.paths import Home
@@ -47,26 +46,14 @@ def check_place(home: Home, config: ServingConfig, rank: int, original: Base | N
         EngineError: the running one does not suit, and `serving.mode` is `hot`.
         ResourceShort: the port is taken by something else.
     """
-    engine = find_engine(home)
-    if engine is None:
+    engines = serving_engines(home)
+    if not engines:
         require_free_port(config.host, config.port)
-        return
-    if config.mode == "hot":
+    elif config.mode == "hot":
+        engine = min(engines, key=lambda each: _base_reason(each, config, original) is not None)
         reason = _base_reason(engine, config, original) or _settings_reason(engine, rank, config)
         if reason:
             raise EngineError(reason, REPLACE_IT)
-
-
-def require_no_others(home: Home, base: Base, name: str) -> None:
-    """Raises EngineError when adapters other than `name`, on another base, would lose their engine to `base`."""
-    routes = read_routes(home)
-    others = sorted(set(routes.names) - {name}) if routes and routes.base.sha256 != base.sha256 else []
-    if routes and others:
-        raise EngineError(
-            f"this home serves {', '.join(others)} on {routes.base.name}; "
-            f"replacing its engine by one with {base.name} would take them off",
-            "Use another TURNOUT_HOME (and serving.port) for the other base.",
-        )
 
 
 def _base_reason(engine: Engine, config: ServingConfig, original: Base | None) -> str | None:

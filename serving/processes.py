@@ -38,6 +38,15 @@ def spawn(command: Iterable[str], environment: Mapping[str, str], *, pid_file: P
     return process.pid
 
 
+def own_path() -> dict[str, str]:
+    """The environment in which a child imports this very Turnout, also from another folder."""
+    root = Path(__file__).parents[1]
+    if root.name == "site-packages":
+        return {}
+    inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    return {"PYTHONPATH": os.pathsep.join([str(root), *inherited])}
+
+
 def create_time(pid: int) -> float | None:
     """When the process `pid` started, in seconds since 1970; None where there is none, or only a zombie."""
     try:

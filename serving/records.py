@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from serving.config import ServingConfig
 from serving.processes import is_alive, read_pid_file
@@ -9,6 +10,7 @@ from turnout.files import read_state, write_json
 from turnout.paths import Home
 from turnout.references import Base, to_json
 
+Role = Literal["serving", "joining", "draining"]
 _UNKNOWN = Base("", "an unknown base", "", "", "", "", ())
 
 
@@ -17,7 +19,8 @@ class Engine:
     """A started engine. `pid` and `create_time` (seconds since 1970) are 0 before its process is known.
 
     `config` is what it was started with, `targets` the modules that adapters may change in it. `build` names what
-    computes: proofs hold for one build. It is empty until the engine is ready.
+    computes: proofs hold for one build. It is empty until the engine is ready. A `joining` engine gets no traffic yet:
+    it is to take over from others, or is being proven; a `draining` one finishes its requests and is stopped.
     """
 
     id: str
@@ -33,6 +36,7 @@ class Engine:
     pid: int = 0
     create_time: float = 0.0
     build: str = ""
+    role: Role = "serving"
 
     @property
     def ready(self) -> bool:
@@ -78,6 +82,17 @@ def running_engines(home: Home) -> list[Engine]:
 def find_engine(home: Home) -> Engine | None:
     """The engine of this home; the oldest, while its successor takes over."""
     return next(iter(running_engines(home)), None)
+
+
+def serving_engines(home: Home) -> list[Engine]:
+    """The running engines that are there for traffic, those still starting included; the oldest first."""
+    return [engine for engine in running_engines(home) if engine.role == "serving"]
+
+
+def set_role(home: Home, engine: Engine, role: Role) -> Engine:
+    changed = replace(engine, role=role)
+    write_record(home, changed)
+    return changed
 
 
 def _read(home: Home, engine_id: str) -> Engine | None:

@@ -1,6 +1,6 @@
 """The routes that this home last served: enough to serve them again without the registry."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,61 +13,86 @@ from turnout.references import Base, to_json
 
 @dataclass(frozen=True)
 class RoutedVersion:
-    """`path` is the absolute folder that engines read the adapter from."""
+    """`path` is the absolute folder that engines read the adapter from, `base_sha256` the base that it is served on."""
 
     adapter_sha256: str
     path: str
+    base_sha256: str
 
 
 @dataclass(frozen=True)
 class NameRoutes:
-    """The champion of one adapter name, and the versions of it that stay loaded."""
+    """Where the requests for one adapter name go.
+
+    `versions` are all that stay loaded, by number: the champion, canaries, shadows and the target of the next
+    rollback, `previous`. `weights` and `shadow` are percent of the name's requests by version; the champion gets
+    what the weights leave. `event` is the number of the release event that says so. With `sticky_by_key` the
+    client's API key decides the arm where a request carries no better key. `override` is the id of an emergency
+    rollback that the log does not hold yet.
+    """
 
     champion: int
     versions: dict[str, RoutedVersion] = field(default_factory=dict)
+    event: int = 0
+    previous: int | None = None
+    weights: dict[str, float] = field(default_factory=dict)
+    shadow: dict[str, float] = field(default_factory=dict)
+    sticky_by_key: bool = False
+    override: str = ""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """An engine that takes traffic. `ready` are the served names that are loaded and probed on it, `concurrent` the
+    requests that it runs at once; it queues the rest."""
+
+    id: str
+    url: str
+    base_sha256: str
+    ready: tuple[str, ...]
+    concurrent: int
 
 
 @dataclass(frozen=True)
 class Routes:
     """Raised by one at every change, `generation` says which routes are newer.
 
-    `names` stand in the order of their latest release, as far as this home saw it.
+    `bases` are those that versions are served on, by sha256; the replicas of one base are a pool. `names` stand in
+    the order of their latest release, as far as this home saw it.
     """
 
     generation: int
-    base: Base
+    bases: dict[str, Base] = field(default_factory=dict)
     names: dict[str, NameRoutes] = field(default_factory=dict)
+    replicas: tuple[Replica, ...] = ()
 
 
 @dataclass(frozen=True)
 class Routed:
-    """One routed version, under its served name."""
+    """One routed version, under its served name. `traffic`: requests, or copies of them, go to it."""
 
     name: str
     served_name: str
     version: RoutedVersion
     champion: bool
+    traffic: bool
 
 
 def routed(routes: Routes | None) -> list[Routed]:
-    """Every routed version, the one that is needed most first: champions, then the latest released names'."""
+    """Every routed version, the one that is needed most first: champions, other arms, then what a rollback goes to;
+    the latest released names first among equals."""
     every = [
-        Routed(name, served_name(name, int(number)), version, int(number) == on.champion)
+        Routed(
+            name,
+            served_name(name, int(number)),
+            version,
+            champion=int(number) == on.champion,
+            traffic=int(number) == on.champion or number in on.weights or number in on.shadow,
+        )
         for name, on in reversed((routes.names if routes else {}).items())
         for number, version in on.versions.items()
     ]
-    return sorted(every, key=lambda each: not each.champion)
-
-
-def without(routes: Routes, served_names: Collection[str]) -> Routes:
-    """The routes less those versions."""
-    names = {
-        name: replace(
-            on, versions={n: v for n, v in on.versions.items() if served_name(name, int(n)) not in served_names}
-        )
-        for name, on in routes.names.items()
-    }
-    return replace(routes, names=names)
+    return sorted(every, key=lambda each: (not each.champion, not each.traffic))
 
 
 def read_routes(home: Home) -> Routes | None:

@@ -1,103 +1,116 @@
-"""Brings the local stack up, takes it down, and says what it serves."""
+"""Brings the local stack up and takes it down: engines, gateway, reconciler."""
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from serving.config import ServingConfig
-from serving.engines import Progress, start_engine, stop_engine
-from serving.placement import loaded_adapters
-from serving.proofs import proof_state
-from serving.records import Engine, find_engine, list_engines
-from serving.restore import Restored, load_routed, shapes
-from serving.routes import read_routes, routed
+from serving.engines import Progress, launch_replica, remember, stop_engine, wait_ready
+from serving.fit import REPLACE_IT, suits
+from serving.following import BaseFinder
+from serving.gateway.launching import launch_workers, stop_workers, wait_workers
+from serving.gateway.records import Worker, config_file, list_workers
+from serving.journal import read_overrides
+from serving.planning import target
+from serving.reconciler_process import start_reconciler, stop_reconciler
+from serving.reconciling import Outcome, Reconciler
+from serving.records import Engine, list_engines, serving_engines
+from serving.restore import shapes
+from serving.routes import Routes, read_routes, routed
 from turnout.errors import BadInput, EngineError
+from turnout.files import exclusive
 from turnout.paths import Home
 from turnout.references import Base
 
 LEAST_RANK = 16
 """An engine that is started before any adapter is known takes ranks up to this one."""
-_SERVED_NAME = re.compile(r"^(?P<name>.+)-v(?P<number>\d+)$")
+_GATEWAY_S = 60.0
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What `up` has brought up: the engine, and the versions that were put back onto it."""
+    """What `up` has brought up, and what the first pass found."""
 
-    engine: Engine
-    restored: Restored
-
-
-@dataclass(frozen=True)
-class ServedVersion:
-    """One version on one engine. `traffic` is the share of its name's requests that it gets, 0 to 1."""
-
-    name: str
-    pool: str
-    replica: int
-    version: int
-    loaded: bool
-    proof: str
-    traffic: float
+    engines: tuple[Engine, ...]
+    workers: tuple[Worker, ...]
+    reconciler_pid: int
+    outcome: Outcome
 
 
-def up(home: Home, config: ServingConfig, base: Base | None = None, progress: Progress | None = None) -> Stack:
-    """Start this home's engine and load what its routes name; what is up already stays as it is.
+def up(
+    home: Home,
+    config: ServingConfig,
+    base: Base | None = None,
+    find_base: BaseFinder | None = None,
+    progress: Progress | None = None,
+    *,
+    follow_log: bool = True,
+) -> Stack:
+    """Start this home's engines, load and probe what the log or the routes name, then start gateway and reconciler.
+
+    What is up already stays as it is.
 
     Args:
-        base: what to serve where there are no routes yet.
+        base: what to serve where nothing is to be served yet.
+        follow_log: without it the routes on disk say what is served.
 
     Raises:
-        BadInput: there are no routes and no base.
-        EngineError: the engine cannot be started, or another base is being served.
-        ResourceShort: the port is taken.
+        BadInput: there is nothing to serve, and no base.
+        EngineError: an engine cannot be started, or one that runs does not suit.
+        ResourceShort: a port is taken.
     """
-    routes = read_routes(home)
-    served = routes.base if routes else base
-    if served is None:
-        raise BadInput("nothing was released yet, so there is nothing to serve", "Run the pipeline first: turnout run")
-    rank, targets = shapes(routes)
-    engine = find_engine(home)
-    if engine is None or not engine.ready or engine.base.sha256 != served.sha256:
-        rank = max(rank, LEAST_RANK if config.max_lora_rank is None else 1)
-        engine = start_engine(home, served, config, rank, progress, targets=targets)
-    return Stack(engine, load_routed(home, engine, routes))
+    with exclusive(home.lock("up")):
+        reconciler = Reconciler(home, find_base, follow_log=follow_log)
+        reconciler.follow()
+        wanted = target(read_routes(home), reconciler.desired, read_overrides(home))
+        engines = _start_engines(home, config, wanted, _bases(home, reconciler, wanted, base), progress)
+        outcome = reconciler.run_pass()
+        launch_workers(home, config.gateway)
+        pid = start_reconciler(home, follow_log=follow_log)
+        wait_workers(home, config.gateway, _GATEWAY_S)
+    return Stack(tuple(engines), tuple(list_workers(home)), pid, outcome)
 
 
-def down(home: Home) -> list[Engine]:
-    """Stop every engine of this home; returns those that ran."""
+def down(home: Home) -> list[int]:
+    """Stop everything of this home, the engines last, after the requests that they have; returns the pids that ran."""
+    reconciler = stop_reconciler(home)
+    workers = [worker.pid for worker in list_workers(home)]
+    stop_workers(home)
+    config_file(home).unlink(missing_ok=True)
     engines = list_engines(home)
-    running = [engine for engine in engines if engine.alive]
+    running = [engine.pid for engine in engines if engine.alive]
     for engine in engines:
         stop_engine(home, engine)
-    return running
+    return [*([reconciler] if reconciler else []), *workers, *running]
 
 
-def status(home: Home) -> list[ServedVersion]:
-    """The versions that are loaded, and those that the routes name and that are not."""
+def _bases(home: Home, reconciler: Reconciler, wanted: Routes, default: Base | None) -> list[Base]:
+    """The bases that versions with traffic are on, else the one to serve where there are none."""
     routes = read_routes(home)
-    engine = find_engine(home)
-    loaded = _loaded(engine) if engine else {}
-    digests = {each.served_name: each.version.adapter_sha256 for each in routed(routes)}
-    rows = []
-    for served_name in sorted({*loaded, *digests}):
-        match = _SERVED_NAME.match(served_name)
-        if match is None:
-            continue
-        # Adapters lie in folders named by their digest.
-        digest = digests.get(served_name) or Path(loaded[served_name]).name
-        name, number = match["name"], int(match["number"])
-        state = proof_state(home, digest, engine.base.sha256, engine.build) if engine else "missing"
-        champion = routes.names[name].champion if routes and name in routes.names else None
-        pool = engine.id if engine else ""
-        is_loaded, traffic = served_name in loaded, 1.0 if number == champion and engine else 0.0
-        rows.append(ServedVersion(name, pool, 0, number, is_loaded, state, traffic))
-    return rows
+    known = {**(routes.bases if routes else {}), **reconciler.follower.bases}
+    used = dict.fromkeys(each.version.base_sha256 for each in routed(wanted) if each.traffic)
+    bases = [known[sha256] for sha256 in used if sha256 in known] or ([default] if default else [])
+    if not bases:
+        raise BadInput("nothing was released yet, so there is nothing to serve", "Run the pipeline first: turnout run")
+    return bases
 
 
-def _loaded(engine: Engine) -> dict[str, str]:
-    """Served name → folder of the adapters on `engine`; none while it does not answer."""
-    try:
-        return loaded_adapters(engine)
-    except EngineError:
-        return {}
+def _start_engines(
+    home: Home, config: ServingConfig, wanted: Routes, bases: list[Base], progress: Progress | None
+) -> list[Engine]:
+    """`config.replicas` ready engines of each base; those that are missing start side by side."""
+    launched = []
+    for base in bases:
+        rank, targets = shapes(wanted, base.sha256)
+        pool = [engine for engine in serving_engines(home) if engine.base.sha256 == base.sha256]
+        for engine in pool:
+            if reason := suits(engine, base, rank, engine.config, targets):
+                raise EngineError(reason, REPLACE_IT)
+        least = max(rank, LEAST_RANK if config.max_lora_rank is None else 1)
+        launched += pool + [
+            launch_replica(home, base, config, least, targets=targets, at_most=config.replicas)
+            for _ in range(config.replicas - len(pool))
+        ]
+    was_ready = all(engine.ready for engine in launched)
+    ready = [wait_ready(home, engine, config.ready_timeout_s, progress) for engine in launched]
+    if not was_ready:
+        remember(home, config)
+    return list({engine.id: engine for engine in ready}.values())

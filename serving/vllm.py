@@ -9,11 +9,13 @@ from pathlib import Path
 from serving.config import VLLM_LORA_RANKS, ServingConfig
 from serving.machine import Machine
 from serving.modules import lora_targets
+from serving.processes import own_path
 from turnout.errors import EngineError
 from turnout.references import Base
 
 SHUTDOWN_S = 30
 """How long an engine that is told to stop finishes the requests that it has."""
+KEEP_ALIVE_S = 60
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ def build_launch(
     """
     device = _gpu_flags(config) if machine.gpus else _cpu_flags(config)
     environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    # By default an idle connection is closed after 5 s, now and then just when the gateway sends on it.
+    environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = str(KEEP_ALIVE_S)
     if Path(base.path).is_dir():
         environment["HF_HUB_OFFLINE"] = "1"
     if not machine.gpus:
@@ -117,14 +121,7 @@ def _cpu_environment(config: ServingConfig, machine: Machine) -> dict[str, str]:
 
 def _own_libraries(machine: Machine) -> dict[str, str]:
     """For an engine in this very environment: the libraries to preload, and where `serving` lies."""
-    environment = {}
-    if machine.preloads:
-        environment["LD_PRELOAD"] = os.pathsep.join([*machine.preloads, *_inherited("LD_PRELOAD")])
-    root = Path(__file__).parents[1]
-    if root.name != "site-packages":
-        environment["PYTHONPATH"] = os.pathsep.join([str(root), *_inherited("PYTHONPATH")])
-    return environment
-
-
-def _inherited(variable: str) -> list[str]:
-    return [os.environ[variable]] if os.environ.get(variable) else []
+    if not machine.preloads:
+        return own_path()
+    inherited = [os.environ["LD_PRELOAD"]] if os.environ.get("LD_PRELOAD") else []
+    return {"LD_PRELOAD": os.pathsep.join([*machine.preloads, *inherited]), **own_path()}

@@ -12,18 +12,21 @@ from registry.store import connect
 from registry.versions import Version
 from serving.config import ServingConfig
 from serving.engines import start_engine, stop_engine
-from serving.fit import require_no_others, suits
+from serving.fit import suits
 from serving.placement import Placed, ensure_loaded, loaded_adapters
 from serving.proof import Evidence
 from serving.proofs import kept_proof
-from serving.records import Engine, find_engine
-from serving.restore import Restored, load_routed, shapes
+from serving.records import Engine, serving_engines
+from serving.replicas import mark_ready
+from serving.restore import load_routed, shapes
 from serving.room import free_room
-from serving.routes import Routes, read_routes, routed
+from serving.routes import read_routes
+from serving.succession import require_champions
 from tasks import progress
 from tasks.bases import ensure_parity_base
 from tasks.config import TrainConfig
 from turnout.errors import EngineError, LoadRefused, ProofFailed
+from turnout.files import exclusive
 from turnout.paths import Home, home
 from turnout.references import Base, Dataset, Scores
 
@@ -108,7 +111,7 @@ def put(here: Home, place: Place, version: Version, folder: Path, evidence: Evid
     """
     try:
         free_room(here, place.engine, version.name, version.number)
-        return ensure_loaded(
+        placed = ensure_loaded(
             here,
             place.engine,
             served_name=version.served_name,
@@ -117,6 +120,9 @@ def put(here: Home, place: Place, version: Version, folder: Path, evidence: Evid
             evidence=evidence,
             progress=progress.update,
         )
+        with exclusive(here.lock("reconcile")):  # a pass writes what it saw ready before
+            mark_ready(here, place.engine, version.served_name)
+        return placed
     except LoadRefused:
         if place.replaces:
             stop_engine(here, place.engine)
@@ -132,21 +138,22 @@ def find_place(here: Home, base: Base, config: ServingConfig, version: Version, 
     Raises:
         EngineError: the running engine does not suit, or a successor does not take what is routed.
     """
-    require_no_others(here, base, version.name)
-    live, manifest = find_engine(here), version.manifest
+    manifest = version.manifest
+    engines = sorted(serving_engines(here), key=lambda engine: engine.base.sha256 != base.sha256)
+    live = engines[0] if engines else None
     succeed = config.mode == "restart" and live is not None
     if live is not None and succeed and _serves(here, live, base, config, version, folder):
         return Place(live)
     routes = read_routes(here)
-    if routes and (routes.base.sha256 != base.sha256 or (live and not succeed)):
+    if live and not succeed:
         routes = None  # nothing to take over
-    rank, targets = shapes(routes)
+    rank, targets = shapes(routes, base.sha256)
     engine, seconds = _start(
         here, base, config, max(rank, manifest.rank), {*targets, *manifest.target_modules}, beside=succeed
     )
     restored = load_routed(here, engine, routes, spare=1)
     if succeed:
-        _require_champions(here, engine, routes, restored)
+        require_champions(here, engine, routes, restored.problems)
     return Place(engine, seconds, live if succeed else None)
 
 
@@ -176,18 +183,6 @@ def _serves(here: Home, engine: Engine, base: Base, config: ServingConfig, versi
         return False
     proven = kept_proof(here, manifest.adapter_sha256, base.sha256, engine.build) is not None
     return proven and loaded.get(version.served_name) == str(folder)
-
-
-def _require_champions(here: Home, successor: Engine, routes: Routes | None, restored: Restored) -> None:
-    """Raises EngineError, with the successor stopped, where it did not take all champions."""
-    there = {placed.name for placed in restored.placed}
-    lost = [each.served_name for each in routed(routes) if each.champion and each.served_name not in there]
-    if lost:
-        stop_engine(here, successor)
-        raise EngineError(
-            f"the new engine cannot take over {', '.join(lost)}: {'; '.join(restored.problems)}",
-            "Traffic stays where it is. Mend what is named, or use serving.mode=hot.",
-        )
 
 
 def _with_figures(served: Served, placed: Placed) -> Served:

@@ -1,41 +1,24 @@
-"""The gate and release stages: the verdict, the event in the release log, and the views of it."""
+"""The gate and release stages: the verdict, and traffic for what passed."""
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from registry.aliases import drop_candidate, write_view
+from registry.aliases import drop_candidate
 from registry.names import called
-from registry.releases import Release, append, fold, read_log
+from registry.releases import Release, fold, read_log
 from registry.store import connect
 from registry.versions import Version, get_version, tag_version
+from serving.releasing import Switch, promote
 from tasks.config import GateConfig
 from tasks.deploying import Served
 from tasks.gate import Rule, Verdict, judge
-from tasks.switching import require_loaded, switch_over, withdraw
+from tasks.switching import require_loaded, withdraw
 from turnout.errors import ArtifactDamaged, NotFound, RegistryConflict
 from turnout.paths import home
 from turnout.references import Scores
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-
-@dataclass(frozen=True)
-class Switch:
-    """What a release did. `changed` is false where the version was the champion already.
-
-    `seconds` runs from the append to the last acknowledgement; `pending` names those who have not acknowledged.
-    """
-
-    name: str
-    before: int | None
-    to: int
-    changed: bool
-    seconds: float
-    generation: int
-    pending: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def judge_version(
@@ -71,51 +54,25 @@ def release(
     if state.champion != version.number and not promote_it:
         withdraw(here, version, served, keep=True)
         return None
-    loaded = require_loaded(version, served)
+    require_loaded(version, served)
     lost = _unreadable_champion(client, version, champion, state)
+    compared = state.champion if lost else champion.number if champion else None
+    if state.champion not in (version.number, compared):
+        raise RegistryConflict(
+            f"{version.name} is at {called(state.champion)} now, not at {called(compared)} that v{version.number} "
+            "was compared with",
+            "Run the same command again: what is done is kept, and the gate compares with the new champion.",
+        )
     switch = promote(
-        client,
+        here,
         version.name,
         version.number,
-        expect=state.champion if lost else champion.number if champion else None,
+        seen=state,
+        keep_arms=True,
         reason="the pipeline's gate passed it",
         figures={rule.name: rule.figure for rule in verdict.rules if rule.figure is not None},
     )
-    switch_over(here, client, version, served, loaded)
     return replace(switch, warnings=(*switch.warnings, *lost))
-
-
-def promote(
-    client: "MlflowClient",
-    name: str,
-    number: int,
-    *,
-    expect: int | None,
-    reason: str = "",
-    figures: dict[str, Any] | None = None,
-) -> Switch:
-    """Make version `number` the champion of `name`, if `expect` still is the champion (None: there is none).
-
-    Raises:
-        RegistryConflict: somebody else released meanwhile; nothing changed.
-    """
-    found = fold(read_log(client, name))
-    if found.champion == number:
-        return Switch(
-            name, number, number, False, 0.0, found.generation, warnings=tuple(write_view(client, name, found))
-        )
-    if found.champion != expect:
-        raise RegistryConflict(
-            f"{name} is at {called(found.champion)} now, not at {called(expect)} that v{number} was compared with",
-            "Run the same command again: what is done is kept, and the gate compares with the new champion.",
-        )
-    started = time.monotonic()
-    event = append(
-        client, name, kind="promote", champion=number, parent=found.head, reason=reason, figures=figures or {}
-    )
-    seconds = round(time.monotonic() - started, 3)
-    warnings = write_view(client, name, fold(read_log(client, name)))
-    return Switch(name, found.champion, number, True, seconds, event.number, warnings=tuple(warnings))
 
 
 def _proof_rule(served: Served) -> Rule:

@@ -1,6 +1,7 @@
 """`turnout up`: the engine with the champions of the release log, or of the last good routes, loaded and probed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,7 @@ from serving.config import ServingConfig
 from serving.routes import load_routes, read_routes, update_routes
 from serving.stack import up
 from tasks.bases import ensure_parity_base, resolve_base
-from tasks.following import follow_log
-from turnout.files import read_state
+from tasks.served_base import base_finder
 from turnout.paths import Home
 from turnout.references import Base
 
@@ -28,30 +28,29 @@ def stand_up(
         BadInput: the routes file cannot be read.
     """
     if routes_file is not None:
-        given, problems = load_routes(routes_file), []
+        given = replace(load_routes(routes_file), replicas=())
         update_routes(home, lambda _: given)
-    else:
-        problems = follow_log(home, base_name, config)
     routes = read_routes(home)
-    base = routes.base if routes else _base(base_name, config)
+    base = None if routes and routes.names else _base(base_name, config)
 
     def report(seconds: float, line: str) -> None:
         update(f"engine starts, {seconds:.0f} s")
 
-    stack = up(home, config, base, report)
+    find_base = base_finder(base_name, config)
+    stack = up(home, config, base, find_base, report, follow_log=routes_file is None)
+    loaded = (
+        {name for replica in stack.outcome.routes.replicas for name in replica.ready} if stack.outcome.routes else ()
+    )
+    engine, worker = stack.engines[0], stack.workers[0]
     return {
-        "gateway": None,
-        "engine": stack.engine.url,
-        "pids": {"engine": stack.engine.pid, "gateway": None},
-        "base": stack.engine.base.name,
-        "loaded": [placed.name for placed in stack.restored.placed],
-        "problems": [*problems, *stack.restored.problems],
+        "gateway": worker.url,
+        "engine": engine.url,
+        "engines": [each.url for each in stack.engines],
+        "pids": {"engine": engine.pid, "gateway": worker.pid, "reconciler": stack.reconciler_pid},
+        "base": engine.base.name,
+        "loaded": sorted(loaded),
+        "problems": [problem for told in stack.outcome.problems.values() for problem in told],
     }
-
-
-def remembered(home: Home) -> ServingConfig | None:
-    """The settings that the engine of this home was last started with; None before the first start."""
-    return read_state(home.serving, ServingConfig)
 
 
 def _base(name: str, config: ServingConfig) -> Base:

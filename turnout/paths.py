@@ -14,6 +14,7 @@ class Home:
     datasets/<key>/       prepared rows                runs/<key>/        one training run
     stages/<stage>/       results of cached stages     adapters/<sha256>/ read-only copies that engines read
     proofs/               what engines proved          engines/           records of started engines
+    gateways/             records of gateway workers   journal/           emergency rollbacks not yet in the log
     logs/                 output of children           mlflow.db, mlruns/ the embedded registry
     """
 
@@ -55,6 +56,29 @@ class Home:
     def serving(self) -> Path:
         """The engine's settings, as they were last used."""
         return self.root / "serving.json"
+
+    @property
+    def gateways(self) -> Path:
+        """Records of the gateway's workers."""
+        return self.root / "gateways"
+
+    @property
+    def reconciler(self) -> Path:
+        return self.root / "reconciler.json"
+
+    @property
+    def journal(self) -> Path:
+        """Emergency rollbacks that the release log does not hold yet."""
+        return self.root / "journal"
+
+    @property
+    def keys(self) -> Path:
+        """The clients' keys, hashed."""
+        return self.root / "keys.json"
+
+    @property
+    def admin_token(self) -> Path:
+        return self.root / "admin-token"
 
     @property
     def routes(self) -> Path:

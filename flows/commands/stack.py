@@ -22,12 +22,14 @@ def up(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Start the engine with the champions loaded and probed, or find it running; returns when it is ready.
+    """Start engines, gateway and reconciler, with the champions loaded and probed; returns when they are ready.
 
-    It starts as it was started last in this home, but for the values given, unless a preset is given.
+    What runs already stays as it is, and what is missing is started, with the settings that were used last in this
+    home but for the values given, or with those of a preset.
     """
     from flows.presets.loading import load_preset, with_serving
-    from tasks.standing_up import remembered, stand_up
+    from serving.engines import remembered
+    from tasks.standing_up import stand_up
 
     kept = None if config else remembered(home())
     settings = with_serving(kept, values or []) if kept else load_preset(config or "tiny-cpu", values or [])
@@ -41,14 +43,16 @@ def up(
 
 
 def down(json: Json = False, debug: Debug = False) -> None:
-    """Stop this home's engine after the requests that it has; nothing happens when none runs."""
+    """Stop this home's gateway, reconciler and engines after the requests that they have."""
     from serving.stack import down as stop_all
 
-    answer({"stopped": [engine.pid for engine in stop_all(home())]}, json, _show_down)
+    answer({"stopped": stop_all(home())}, json, _show_down)
 
 
 def _show_up(result: dict[str, Any]) -> None:
-    out.print(f"Engine: {result['engine']} (pid {result['pids']['engine']}), base {result['base']}")
+    out.print(f"Gateway: {result['gateway']} (pid {result['pids']['gateway']})")
+    for url in result["engines"]:
+        out.print(f"Engine: {url}, base {result['base']}")
     for version in result["loaded"]:
         out.print(f"  serves {version}")
     for problem in result["problems"]:

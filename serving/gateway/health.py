@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import aiohttp
+import orjson
 
 from serving.gateway.replicas import MAX_FAULTS, ReplicaState
 from serving.gateway.state import State
@@ -58,7 +59,7 @@ async def probe(state: State, replica: ReplicaState) -> None:
         async with state.session.get(replica.endpoints["/v1/models"], timeout=_PROBE_TIMEOUT) as answer:
             if answer.status != 200:
                 return eject(state, replica, f"/v1/models answers {answer.status}")
-            listed = [str(model["id"]) for model in (await answer.json())["data"]]
+            listed = [str(model["id"]) for model in orjson.loads(await answer.read())["data"]]
     except TimeoutError:
         # A busy CPU engine answers late, and is well.
         replica.late_probes += 1

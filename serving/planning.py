@@ -1,0 +1,130 @@
+"""Decides the next routes from the present ones, the log and what the replicas have ready: pure, no engine, no disk."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from registry.names import called, served_name
+from serving.following import Desired
+from serving.journal import Override
+from serving.routes import NameRoutes, Replica, RoutedVersion, Routes
+from turnout.references import Base
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The routes to be, and for each name what keeps it from being served as the log says."""
+
+    routes: Routes
+    problems: dict[str, tuple[str, ...]]
+
+
+def plan(
+    before: Routes | None,
+    desired: Mapping[str, Desired],
+    replicas: Iterable[Replica],
+    bases: Mapping[str, Base],
+    overrides: Mapping[str, Override],
+) -> Plan:
+    """A name moves to another version only when every replica that would serve it has it ready; until then it stays
+    as it is. Names that `desired` says nothing of stay too."""
+    replicas = tuple(replicas)
+    names = dict(before.names) if before else {}
+    problems: dict[str, tuple[str, ...]] = {}
+    for name, wanted in desired.items():
+        old = names.get(name)
+        if name in overrides and old and old.override == overrides[name].id:
+            problems[name] = (f"the emergency rollback to v{old.champion} is not in the release log yet",)
+            continue
+        new, found = _route(name, wanted, old, replicas)
+        if found or wanted.problems:
+            problems[name] = (*wanted.problems, *found)
+        if new is None or new == old:
+            continue
+        if old is None or new.champion != old.champion:
+            names.pop(name, None)  # the latest release stands last
+        names[name] = new
+    used = {version.base_sha256 for on in names.values() for version in on.versions.values()}
+    known = {**(before.bases if before else {}), **bases}
+    used |= {each.base_sha256 for each in replicas}
+    routes = Routes(
+        before.generation if before else 0,
+        {sha256: base for sha256, base in known.items() if sha256 in used},
+        names,
+        replicas,
+    )
+    return Plan(routes, problems)
+
+
+def target(
+    before: Routes | None, desired: Mapping[str, Desired], overrides: Mapping[str, Override] = MappingProxyType({})
+) -> Routes:
+    """What is to be loaded: the routes as they would be if every replica had everything ready."""
+    names = dict(before.names) if before else {}
+    for name, wanted in desired.items():
+        new = _as_logged(wanted, lambda _: True)
+        if new is not None and not (name in overrides and name in names):
+            names.pop(name, None)
+            names[name] = new
+    return Routes(0, {}, names)
+
+
+def servable(replicas: Iterable[Replica], name: str, number: int, version: RoutedVersion) -> bool:
+    """Whether there is a replica of the version's base, and every one has the version ready."""
+    pool = [each for each in replicas if each.base_sha256 == version.base_sha256]
+    return bool(pool) and all(served_name(name, number) in each.ready for each in pool)
+
+
+def overridden(on: NameRoutes, override: Override) -> NameRoutes:
+    """The routes of a name after an emergency rollback: all requests go to its target."""
+    return replace(on, champion=override.to, previous=None, weights={}, shadow={}, override=override.id)
+
+
+def _route(
+    name: str, wanted: Desired, old: NameRoutes | None, replicas: tuple[Replica, ...]
+) -> tuple[NameRoutes | None, list[str]]:
+    release = wanted.release
+    champion = release.champion
+    assert champion is not None
+
+    def can(number: int) -> bool:
+        version = wanted.versions.get(number)
+        return version is not None and servable(replicas, name, number, version)
+
+    if champion not in wanted.versions or (not can(champion) and _still_served(name, old, replicas)):
+        stays = called(old.champion) if old else "nobody"
+        return old, [f"v{champion} is the champion and is not ready on every replica; {stays} gets the traffic"]
+    arms = {**release.weights, **release.shadow}
+    problems = [f"v{number} is to get traffic and is not ready on every replica" for number in arms if not can(number)]
+    if not can(champion):
+        problems.append(f"v{champion} is the champion and is not ready on every replica")
+    return _as_logged(wanted, can), problems
+
+
+def _as_logged(wanted: Desired, can: Callable[[int], bool]) -> NameRoutes | None:
+    """The routes of a name as the log has them, less the arms that cannot be served; None without the champion."""
+    release, champion = wanted.release, wanted.release.champion
+    if champion is None or champion not in wanted.versions:
+        return None
+    kept = (champion, *release.weights, *release.shadow, release.previous)
+    return NameRoutes(
+        champion,
+        {
+            str(number): wanted.versions[number]
+            for number in dict.fromkeys(kept)
+            if number is not None and number in wanted.versions
+        },
+        event=release.generation,
+        previous=release.previous if release.previous in wanted.versions else None,
+        weights={str(number): percent for number, percent in release.weights.items() if can(number)},
+        shadow={str(number): percent for number, percent in release.shadow.items() if can(number)},
+        sticky_by_key=release.schedule.get("sticky") == "key",
+    )
+
+
+def _still_served(name: str, old: NameRoutes | None, replicas: tuple[Replica, ...]) -> bool:
+    """Whether what is routed now is of use: one that no replica has is not worth holding on to."""
+    if old is None:
+        return False
+    version = old.versions.get(str(old.champion))
+    return version is not None and servable(replicas, name, old.champion, version)

@@ -1,0 +1,128 @@
+"""What the reconciler's process does: a pass every few seconds, and one now where a call asks for it."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import Any
+
+from serving import gateways
+from serving.canarying import own_figures
+from serving.control import followed, switch_to
+from serving.emergency import override_here
+from serving.reconciling import Outcome, Problems, Reconciler
+from serving.upkeep import Upkeep
+from turnout.errors import BadInput
+from turnout.paths import Home
+
+INTERVAL_S = 2.0
+_log = logging.getLogger("turnout.reconciler")
+
+
+class Service:
+    """Passes, one at a time, and the calls; all of them run in threads, as registry and disk block."""
+
+    def __init__(self, home: Home, *, follow_log: bool) -> None:
+        self.home = home
+        self.reconciler = Reconciler(home, follow_log=follow_log)
+        self.problems: Problems = {}
+        self.passes = 0
+        self.pass_seconds = 0.0
+        self._upkeep = Upkeep(self.reconciler)
+        self._due = asyncio.Event()
+
+    async def run(self) -> None:
+        """Pass after pass, for ever; a failed one is logged, and the next one tries again."""
+        while True:
+            self._due.clear()
+            try:
+                await asyncio.to_thread(self._pass)
+            except Exception:  # whatever it is, traffic goes on and the next pass looks again
+                _log.exception("a pass failed")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), INTERVAL_S)
+
+    async def prepare(self, body: dict[str, Any]) -> dict[str, Any]:
+        name, number = _text(body, "name"), _number(body, "version")
+        return {"ready": True, "loaded_on": await asyncio.to_thread(self.reconciler.prepare, name, number)}
+
+    async def reconcile(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("name") is None:
+            outcome = await asyncio.to_thread(self.reconciler.run_pass)
+            return _told(outcome) | {"problems": [each for told in outcome.problems.values() for each in told]}
+        name, event = _text(body, "name"), int(body.get("event") or 0)
+        outcome = await asyncio.to_thread(switch_to, self.reconciler, name, event)
+        answer = followed(outcome, name, event)
+        self._due.set()
+        return _told(outcome) | {"pending": list(answer.pending), "problems": list(answer.problems)}
+
+    async def override(self, body: dict[str, Any]) -> dict[str, Any]:
+        done = await asyncio.to_thread(
+            override_here,
+            self.home,
+            _text(body, "name"),
+            to=body.get("to"),
+            expect=body.get("expect"),
+            actor=body.get("actor"),
+            reason=str(body.get("reason") or ""),
+        )
+        self._due.set()
+        return {
+            "before": done.before,
+            "to": done.to,
+            "generation": done.generation,
+            "pending": list(done.pending),
+            "warnings": list(done.warnings),
+        }
+
+    async def drain(self, body: dict[str, Any]) -> dict[str, Any]:
+        pushed = await asyncio.to_thread(gateways.drain, self.home, bool(body.get("drain", True)))
+        return {"acknowledged": list(pushed.acknowledged), "pending": list(pushed.pending)}
+
+    async def figures(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"workers": await asyncio.to_thread(own_figures, self.home)}
+
+    async def state(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"problems": self.problems, "passes": self.passes, "pass_seconds": self.pass_seconds}
+
+    def _pass(self) -> None:
+        began = time.monotonic()
+        found = self._upkeep.start_processes()
+        outcome = self.reconciler.run_pass()
+        changed, names = self._upkeep.tend_names()
+        if changed:
+            outcome = self.reconciler.run_pass()
+        problems = dict(outcome.problems)
+        problems[""] = (*found, *problems.get("", ()))
+        for name, more in names.items():
+            problems[name] = (*problems.get(name, ()), *more)
+        problems = {name: told for name, told in problems.items() if told}
+        if problems != self.problems:
+            _log.info("%s", problems or "all is as the log says")
+        self.problems = problems
+        self.passes += 1
+        self.pass_seconds = round(time.monotonic() - began, 3)
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    routes = outcome.routes
+    return {
+        "generation": routes.generation if routes else 0,
+        "events": {name: on.event for name, on in routes.names.items()} if routes else {},
+        "acknowledged": list(outcome.pushed.acknowledged),
+        "pending": list(outcome.pushed.pending),
+    }
+
+
+def _text(body: dict[str, Any], key: str) -> str:
+    value = body.get(key)
+    if not isinstance(value, str):
+        raise BadInput(f"{key}={value!r:.60} is not a text", f'give "{key}": "…"')
+    return value
+
+
+def _number(body: dict[str, Any], key: str) -> int:
+    value = body.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadInput(f"{key}={value!r:.60} is not a number", f'give "{key}": 3')
+    return value

@@ -1,0 +1,74 @@
+"""The versions that lie on this home's engines, and the traffic that each gets."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.placement import loaded_adapters
+from serving.proofs import proof_state
+from serving.records import Engine, serving_engines
+from serving.routes import Routed, Routes, read_routes, routed
+from turnout.errors import EngineError
+from turnout.paths import Home
+
+_SERVED_NAME = re.compile(r"^(?P<name>.+)-v(?P<number>\d+)$")
+
+
+@dataclass(frozen=True)
+class ServedVersion:
+    """One version on one replica. `pool` is the base's name, `replica` the engine's id; `traffic` is the share of its
+    name's requests that go to the version, 0 to 1, on whichever replica."""
+
+    name: str
+    pool: str
+    replica: str
+    version: int
+    loaded: bool
+    proof: str
+    traffic: float
+
+
+def served_versions(home: Home) -> list[ServedVersion]:
+    """What is loaded on each replica, and what the routes name there and that is not."""
+    routes = read_routes(home)
+    rows = []
+    engines: list[Engine | None] = [*serving_engines(home)]
+    for engine in engines or [None]:
+        expected = [each for each in routed(routes) if engine is None or each.version.base_sha256 == engine.base.sha256]
+        rows += _on(home, engine, routes, expected)
+    return sorted(rows, key=lambda row: (row.name, row.version, row.replica))
+
+
+def _on(home: Home, engine: Engine | None, routes: Routes | None, expected: list[Routed]) -> list[ServedVersion]:
+    loaded = _loaded(engine) if engine else {}
+    digests = {each.served_name: each.version.adapter_sha256 for each in expected}
+    rows = []
+    for served_name in sorted({*loaded, *digests}):
+        match = _SERVED_NAME.match(served_name)
+        if match is None:
+            continue
+        # Adapters lie in folders named by their digest.
+        digest = digests.get(served_name) or Path(loaded[served_name]).name
+        name, number = match["name"], int(match["number"])
+        proof = proof_state(home, digest, engine.base.sha256, engine.build) if engine else "missing"
+        pool, replica = (engine.base.name, engine.id) if engine else ("", "")
+        traffic = _share(routes, name, number) if engine else 0.0
+        rows.append(ServedVersion(name, pool, replica, number, served_name in loaded, proof, traffic))
+    return rows
+
+
+def _share(routes: Routes | None, name: str, number: int) -> float:
+    on = routes.names.get(name) if routes else None
+    if on is None:
+        return 0.0
+    if number == on.champion:
+        return round(1 - min(sum(on.weights.values()), 100) / 100, 4)
+    return round(on.weights.get(str(number), 0.0) / 100, 4)
+
+
+def _loaded(engine: Engine) -> dict[str, str]:
+    """Served name → folder of the adapters on `engine`; none while it does not answer."""
+    try:
+        return loaded_adapters(engine)
+    except EngineError:
+        return {}

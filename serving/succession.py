@@ -1,0 +1,157 @@
+"""Engines that take over from others, those that drain, and those that died."""
+
+from contextlib import suppress
+
+from registry.names import served_name
+from serving.engines import launch_replica, remember, remembered, start_engine, stop_engine
+from serving.fit import REPLACE_IT, suits
+from serving.gateways import in_flight, states
+from serving.placement import loaded_adapters
+from serving.records import Engine, list_engines, running_engines, serving_engines, set_role
+from serving.replicas import describe, ready_on
+from serving.restore import load_routed, shape_of, shapes
+from serving.routes import RoutedVersion, Routes, read_routes, routed, update_routes
+from turnout.errors import EngineError, TurnoutError
+from turnout.paths import Home
+from turnout.references import Base
+
+
+def fitting(home: Home, base: Base, version: RoutedVersion) -> list[Engine]:
+    """The engines with traffic of this base that can take the version; none where one of them cannot."""
+    pool = [engine for engine in serving_engines(home) if engine.ready and engine.base.sha256 == base.sha256]
+    return pool if all(_unfit(engine, base, version) is None for engine in pool) else []
+
+
+def successor_with(home: Home, base: Base, served: str) -> Engine | None:
+    """The joining engine that has a version already, and waits for its release."""
+    for engine in running_engines(home):
+        if engine.role == "joining" and engine.ready and engine.base.sha256 == base.sha256:
+            with suppress(EngineError):
+                if served in loaded_adapters(engine):
+                    return engine
+    return None
+
+
+def start_successor(home: Home, base: Base, version: RoutedVersion) -> Engine:
+    """An engine without traffic that can take `version`, and has the champions of its base.
+
+    Raises:
+        EngineError: `serving.mode` is not `restart`, or it cannot be had, or does not take a champion.
+    """
+    config = remembered(home)
+    if config is None or config.mode != "restart":
+        running = serving_engines(home)
+        reason = next((why for engine in running if (why := _unfit(engine, base, version))), "no engine is up")
+        raise EngineError(reason, REPLACE_IT if running else "Start it: turnout up")
+    routes = read_routes(home)
+    rank, targets = shapes(routes, base.sha256)
+    own_rank, own_targets = shape_of(version)
+    engine = start_engine(home, base, config, max(rank, own_rank), targets={*targets, *own_targets}, beside=True)
+    restored = load_routed(home, engine, routes, spare=1)
+    require_champions(home, engine, routes, restored.problems)
+    return engine
+
+
+def require_champions(home: Home, successor: Engine, routes: Routes | None, problems: tuple[str, ...]) -> None:
+    """Raises EngineError, with the successor stopped, where it has not got all champions of its base."""
+    there = loaded_adapters(successor)
+    lost = [name for name in _champions(routes, successor.base.sha256) if name not in there]
+    if lost:
+        stop_engine(home, successor)
+        raise EngineError(
+            f"the new engine cannot take over {', '.join(lost)}: {'; '.join(problems)}",
+            "Traffic stays where it is. Mend what is named, or use serving.mode=hot.",
+        )
+
+
+def take_over(home: Home, wanted: Routes) -> None:
+    """Let a joining engine serve where the log asks for a version that it has and the present ones cannot take."""
+    for engine in running_engines(home):
+        if engine.role == "joining" and engine.ready and _is_due(home, engine, wanted):
+            loaded = loaded_adapters(engine)
+            replaced = [each for each in serving_engines(home) if each.base.sha256 == engine.base.sha256]
+            engine = set_role(home, engine, "serving")
+            remember(home, engine.config)
+            _add_replica(home, engine, loaded)
+            for each in replaced:
+                set_role(home, each, "draining")
+    _drain_unused(home, wanted)
+
+
+def stop_drained(home: Home) -> None:
+    """Stop the draining engines that no request uses any more."""
+    draining = [engine for engine in running_engines(home) if engine.role == "draining"]
+    if not draining:
+        return
+    every = states(home).values()
+    for engine in draining:
+        if in_flight(every, engine.id) == 0:
+            stop_engine(home, engine)
+
+
+def revive(home: Home) -> list[str]:
+    """Start the engines again that died while they served; one that died while it started is left for a person."""
+    problems = []
+    for engine in list_engines(home):
+        if engine.alive or engine.role != "serving":
+            continue
+        if not engine.ready:
+            problems.append(f"the engine {engine.id} ended before it was ready, see {engine.log}: turnout up")
+            continue
+        port = int(engine.url.rpartition(":")[2])
+        try:
+            launch_replica(home, engine.base, engine.config, engine.max_lora_rank, targets=engine.targets, port=port)
+            problems.append(f"the engine {engine.id} died and is started again")
+        except TurnoutError as error:
+            problems.append(f"the engine {engine.id} died and cannot be started again: {error.message}")
+    return problems
+
+
+def _is_due(home: Home, joining: Engine, wanted: Routes) -> bool:
+    base = joining.base
+    mine = [each for each in routed(wanted) if each.traffic and each.version.base_sha256 == base.sha256]
+    if not mine:
+        return False
+    try:
+        loaded = loaded_adapters(joining)
+    except EngineError:
+        return False
+    pool = [engine for engine in serving_engines(home) if engine.base.sha256 == base.sha256]
+    served = [set(ready_on(home, engine)) for engine in pool]
+    unserved = [each for each in mine if not served or not all(each.served_name in ready for ready in served)]
+    return bool(unserved) and all(each.served_name in loaded for each in mine)
+
+
+def _drain_unused(home: Home, wanted: Routes) -> None:
+    """Engines of a base that no version with traffic is on any more, while another base's engine serves, drain."""
+    used = {each.version.base_sha256 for each in routed(wanted) if each.traffic}
+    serving = serving_engines(home)
+    if any(engine.ready and engine.base.sha256 in used for engine in serving):
+        for engine in serving:
+            if engine.base.sha256 not in used:
+                set_role(home, engine, "draining")
+
+
+def _add_replica(home: Home, engine: Engine, loaded: dict[str, str]) -> None:
+    """A successor was loaded and probed before it joined, so all that it has is ready."""
+
+    def change(before: Routes | None) -> Routes:
+        routes = before or Routes(0)
+        others = tuple(each for each in routes.replicas if each.base_sha256 != engine.base.sha256)
+        bases = {**routes.bases, engine.base.sha256: engine.base}
+        return Routes(routes.generation, bases, routes.names, (*others, describe(engine, loaded)))
+
+    update_routes(home, change)
+
+
+def _champions(routes: Routes | None, base_sha256: str) -> list[str]:
+    return [
+        served_name(name, on.champion)
+        for name, on in (routes.names if routes else {}).items()
+        if (version := on.versions.get(str(on.champion))) and version.base_sha256 == base_sha256
+    ]
+
+
+def _unfit(engine: Engine, base: Base, version: RoutedVersion) -> str | None:
+    rank, targets = shape_of(version)
+    return suits(engine, base, rank, engine.config, targets)

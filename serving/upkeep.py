@@ -1,0 +1,75 @@
+"""What the reconciler does besides loading and routing: canaries, aliases moved by hand, and processes that died."""
+
+from typing import TYPE_CHECKING
+
+from registry.aliases import find_moved, write_view
+from registry.releases import Release, append, default_actor, fold, read_log
+from serving import canarying
+from serving.gateway.launching import launch_workers
+from serving.gateway.records import config_file, read_config
+from serving.reconciling import Problems, Reconciler
+from serving.succession import revive
+from turnout.errors import RegistryConflict, RegistryUnavailable, TurnoutError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+class Upkeep:
+    """`moved` remembers, from one pass to the next, which alias was found where the log does not have it: a release
+    that is just being written looks like that for a moment."""
+
+    def __init__(self, reconciler: Reconciler) -> None:
+        self._reconciler = reconciler
+        self._moved: dict[str, tuple[int, int]] = {}
+
+    def start_processes(self) -> list[str]:
+        """Start engines and gateway workers that died again; returns what there is to say about them."""
+        home = self._reconciler.home
+        problems = revive(home)
+        if config_file(home).exists():
+            try:
+                launch_workers(home, read_config(home))
+            except TurnoutError as error:
+                problems.append(error.message)
+        return problems
+
+    def tend_names(self) -> tuple[bool, Problems]:
+        """Tend the canaries and look at the aliases; whether the log has something new, and what is wrong."""
+        changed, problems = False, Problems()
+        for name, desired in self._reconciler.desired.items():
+            try:
+                client = self._reconciler.follower.client
+                changed |= canarying.tend(self._reconciler.home, client, name, desired.release)
+                problem, moved = self._tend_alias(client, name, desired.release)
+            except RegistryUnavailable:
+                break  # the pass says so
+            changed |= moved
+            if problem:
+                problems[name] = (problem,)
+        return changed, problems
+
+    def _tend_alias(self, client: "MlflowClient", name: str, release: Release) -> tuple[str, bool]:
+        """Why an alias moved by hand does not count, and whether one did."""
+        found = find_moved(client, name, release)
+        seen = self._moved.pop(name, None)
+        if found is None:
+            return "", False
+        self._moved[name] = (found, release.generation)
+        if seen != self._moved[name]:
+            return "", False
+        try:
+            self._reconciler.prepare(name, found)
+            reason = "the alias champion was moved in MLflow"
+            append(
+                client, name, kind="manual", champion=found, parent=release.head, reason=reason, actor=default_actor()
+            )
+        except RegistryConflict:
+            return "", True
+        except RegistryUnavailable:
+            raise
+        except TurnoutError as error:
+            why = f"the alias champion was moved to v{found} by hand, and traffic stays on v{release.champion}"
+            return f"{why}: {error.message}", False
+        write_view(client, name, fold(read_log(client, name)))
+        return "", True

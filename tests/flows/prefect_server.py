@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +34,16 @@ class PrefectServer:
         return self._ask(urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers))
 
     def _ask(self, request: urllib.request.Request) -> Any:
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return json.load(response)
+        """The answer; as Prefect's own client does, ask again while the server's SQLite is busy (503)."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=30) as response:
+                    return json.load(response)
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
 
 
 @contextmanager

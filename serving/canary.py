@@ -1,6 +1,5 @@
 """Whether a canary holds, steps, becomes the champion or is aborted: pure, from what both arms did."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -152,10 +151,9 @@ def quantile(counts: Sequence[int], bounds_s: Sequence[float], share: float = QU
 
 def _why_abort(schedule: CanarySchedule, champion: ArmFigures, canary: ArmFigures, ratio: float | None) -> str:
     """Why the canary must end, or nothing."""
-    sample = schedule.abort_sample
-    if canary.requests < sample:
+    if canary.requests < schedule.abort_sample:
         return ""
-    compared = champion.requests >= sample
+    compared = champion.requests >= schedule.abort_sample
     usual = champion.error_rate if compared else 0.0
     if canary.error_rate > usual + schedule.max_error_rate and (
         canary.errors > 1 or canary.requests >= schedule.min_requests
@@ -180,20 +178,16 @@ def _latency_ratio(champion: ArmFigures, canary: ArmFigures, bounds_s: Sequence[
 def _figures(
     champion: ArmFigures, canary: ArmFigures, bounds_s: Sequence[float], ratio: float | None
 ) -> dict[str, Any]:
-    arms = {
-        arm: {
-            "requests": of.requests,
-            "errors": of.errors,
-            "error_rate": round(of.error_rate, 6),
-            "p95_s": _rounded(quantile(of.seconds, bounds_s)),
-        }
-        for arm, of in (("champion", champion), ("canary", canary))
-    }
-    return {**arms, "latency_ratio": _rounded(ratio)}
+    def of(arm: ArmFigures) -> dict[str, Any]:
+        p95_s = _rounded(quantile(arm.seconds, bounds_s))
+        rate = round(arm.error_rate, 6)
+        return {"requests": arm.requests, "errors": arm.errors, "error_rate": rate, "p95_s": p95_s}
+
+    return {"champion": of(champion), "canary": of(canary), "latency_ratio": _rounded(ratio)}
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else round(value, 4)
+    return None if value is None else round(value, 4)
 
 
 def _listed(steps: Sequence[float]) -> str:

@@ -1,46 +1,24 @@
 """Promote and roll back: plain functions, for the command line, for Prefect flows and for the pipeline."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from registry.aliases import drop_candidate, read_aliases, write_view
+from registry.aliases import drop_candidate, read_aliases
 from registry.names import called
-from registry.releases import Release, append, fold, read_log
+from registry.releases import Release, fold, read_log
 from registry.store import connect
 from registry.versions import get_version, list_versions
 from serving.canary import CanarySchedule
-from serving.control import Control, controls
 from serving.emergency import override
-from turnout.errors import BadInput, EngineUnreachable, NotFound, Refused, RegistryConflict
+from serving.switching import Change, Say, Switch, carry_out, confirm
+from turnout.errors import BadInput, NotFound, Refused, RegistryConflict
 from turnout.paths import Home
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-Say = Callable[[str], None]
-"""Called with a few words on what is going on."""
-
-
-@dataclass(frozen=True)
-class Switch:
-    """What a release did. `changed` is false where everything was so already.
-
-    `seconds` runs from the append to the last acknowledgement; `pending` names those who have not acknowledged.
-    `loaded_now`: some engine had not got the version, so it was loaded and probed first.
-    """
-
-    name: str
-    before: int | None
-    to: int
-    changed: bool
-    seconds: float
-    generation: int
-    pending: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    kind: str = "promote"
-    loaded_now: bool = False
 
 
 def promote(
@@ -85,18 +63,14 @@ def promote(
             f"promote it without {'--canary' if canary is not None else '--shadow'}",
         )
     if part is None and release.champion == number and (keep_arms or not (release.weights or release.shadow)):
-        pending, problems = _switch(controls(home), release.generation, name)
-        warnings = (*problems, *write_view(client, name, release))
-        return Switch(name, number, number, False, 0.0, release.generation, pending, warnings)
-    state: dict[str, Any] = {"kind": "promote", "champion": number}
+        return confirm(home, client, name, release)
+    change = Change("promote", number, release.champion, number, reason=reason, figures=figures, actor=actor)
     if canary is not None:
         settings = (schedule or CanarySchedule()).model_dump(mode="json")
-        state = {"kind": "canary", "champion": release.champion, "weights": {number: canary}, "schedule": settings}
+        change = replace(change, kind="canary", champion=release.champion, weights={number: canary}, schedule=settings)
     elif shadow is not None:
-        state = {"kind": "shadow", "champion": release.champion, "shadow": {number: shadow}}
-    return _release(
-        home, client, name, number, release, state, reason=reason, figures=figures, actor=actor, say=on_step
-    )
+        change = replace(change, kind="shadow", champion=release.champion, shadow={number: shadow})
+    return carry_out(home, client, name, release, change, on_step)
 
 
 def rollback(
@@ -107,6 +81,7 @@ def rollback(
     expect: int | None = None,
     reason: str = "",
     emergency: bool = False,
+    asked_at: float | None = None,
     actor: str | None = None,
     on_step: Say | None = None,
 ) -> Switch:
@@ -114,6 +89,10 @@ def rollback(
 
     The version that is left is marked, so that no pipeline promotes it again. With `emergency` the registry is not
     asked: the gateways switch, and the event is written when the registry answers.
+
+    Args:
+        expect: do nothing unless this is the champion.
+        asked_at: when the person decided, in seconds since 1970; a rollback since then was meant to do the same.
 
     Raises:
         NotFound: no such name or version.
@@ -134,8 +113,12 @@ def rollback(
         raise Refused(f"{name} has no champion to leave", f"turnout promote {name}")
     _check_expected(name, release, expect)
     arms = {**release.weights, **release.shadow}
-    if arms and to is None:
-        return _end_arms(home, client, name, release, max(arms), reason=reason, actor=actor, say=on_step)
+    if arms and to in (None, release.champion):
+        ended = Change("abort", release.champion, max(arms), release.champion, reason=reason, actor=actor)
+        switch = carry_out(home, client, name, release, ended, on_step)
+        drop_candidate(client, name, max(arms))
+        return switch
+    _check_not_done(name, release, to, expect, asked_at)
     target = to if to is not None else release.previous
     if target is None:
         raise Refused(
@@ -144,100 +127,9 @@ def rollback(
         )
     get_version(client, name, target)
     if target == release.champion:
-        return Switch(name, target, target, False, 0.0, release.generation, kind="rollback")
-    state = {"kind": "rollback", "champion": target}
-    return _release(home, client, name, target, release, state, reason=reason, actor=actor, say=on_step)
-
-
-def _end_arms(
-    home: Home,
-    client: "MlflowClient",
-    name: str,
-    release: Release,
-    arm: int,
-    *,
-    reason: str,
-    actor: str | None,
-    say: Say | None,
-) -> Switch:
-    assert release.champion is not None
-    state = {"kind": "abort", "champion": release.champion}
-    switch = _release(
-        home, client, name, release.champion, release, state, reason=reason, actor=actor, say=say, left=arm
-    )
-    drop_candidate(client, name, arm)
-    return switch
-
-
-def _release(
-    home: Home,
-    client: "MlflowClient",
-    name: str,
-    number: int,
-    release: Release,
-    state: dict[str, Any],
-    *,
-    reason: str = "",
-    figures: Mapping[str, Any] | None = None,
-    actor: str | None = None,
-    say: Say | None = None,
-    left: int | None = None,
-) -> Switch:
-    """Have the version ready everywhere, append the event, and wait for the acknowledgements.
-
-    Args:
-        left: the version that traffic leaves, where it is not the champion.
-    """
-    tell = say or (lambda _: None)
-    places = controls(home)
-    tell(f"preparing v{number}")
-    loaded_on, unreachable = _prepare(places, name, number)
-    began = time.monotonic()
-    event = append(client, name, parent=release.head, reason=reason, figures=figures, actor=actor, **state)
-    tell(f"event {event.number} appended")
-    pending, problems = _switch(places, event.number, name)
-    seconds = round(time.monotonic() - began, 3)
-    warnings = write_view(client, name, fold(read_log(client, name)))
-    before = left if left is not None else release.champion
-    return Switch(
-        name,
-        before,
-        number,
-        True,
-        seconds,
-        event.number,
-        pending,
-        (*unreachable, *problems, *warnings),
-        event.kind,
-        bool(loaded_on),
-    )
-
-
-def _prepare(places: list[Control], name: str, number: int) -> tuple[list[str], list[str]]:
-    """The engines that the version was loaded on now, and who could not be asked.
-
-    Raises EngineUnreachable where nobody could: a switch that nobody follows is not worth an event.
-    """
-    loaded_on: list[str] = []
-    unreachable: list[EngineUnreachable] = []
-    for place in places:
-        try:
-            loaded_on += place.prepare(name, number)
-        except EngineUnreachable as error:
-            unreachable.append(error)
-    if unreachable and len(unreachable) == len(places):
-        raise unreachable[0]
-    return loaded_on, [error.message for error in unreachable]
-
-
-def _switch(places: list[Control], event: int, name: str) -> tuple[tuple[str, ...], list[str]]:
-    """Who has not acknowledged, and why."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(max_workers=max(1, len(places))) as pool:
-        answers = list(pool.map(lambda place: place.switch(name, event), places))
-    pending = tuple(each for answer in answers for each in answer.pending)
-    return pending, [problem for answer in answers for problem in answer.problems]
+        return replace(confirm(home, client, name, release), kind="rollback")
+    change = Change("rollback", target, release.champion, target, reason=reason, actor=actor)
+    return carry_out(home, client, name, release, change, on_step)
 
 
 def _candidate(client: "MlflowClient", name: str) -> int:
@@ -256,4 +148,15 @@ def _check_expected(name: str, release: Release, expect: int | None) -> None:
         raise RegistryConflict(
             f"{name} is at {called(release.champion)} now, not at v{expect}; nothing was changed",
             f"look at `turnout history {name}`, then decide again",
+        )
+
+
+def _check_not_done(name: str, release: Release, to: int | None, expect: int | None, asked_at: float | None) -> None:
+    """Two people who roll back in the same moment of panic mean one rollback, not two."""
+    if release.kind != "rollback" or asked_at is None or to is not None or expect is not None:
+        return
+    if datetime.fromisoformat(release.timestamp).timestamp() > asked_at:
+        raise RegistryConflict(
+            f"{name} was rolled back to v{release.champion} at {release.timestamp}, after this was asked for",
+            f"look at `turnout history {name}`; to go back further, run it again",
         )

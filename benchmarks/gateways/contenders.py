@@ -15,8 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from serving.config import GatewayConfig
 from serving.gateway.launching import launch_workers, stop_workers, wait_workers
+from serving.gateway.records import list_workers
 from serving.ports import free_port
 from serving.routes import NameRoutes, Replica, RoutedVersion, Routes
 from turnout.errors import ResourceShort, TurnoutError
@@ -35,12 +38,18 @@ _STOP_S = 10.0
 
 @dataclass(frozen=True)
 class Contender:
-    """One thing to send requests to: `model` is what its clients ask for there."""
+    """One thing to send requests to: `model` is what its clients ask for there, `pids` the processes that answer."""
 
     name: str
     url: str
     model: str
     version: str
+    pids: tuple[int, ...]
+
+    def cpu_s(self) -> float:
+        """Processor time that it took so far, in all its processes and threads."""
+        times = [psutil.Process(pid).cpu_times() for pid in self.pids]
+        return sum(each.user + each.system for each in times)
 
 
 @contextmanager
@@ -50,8 +59,8 @@ def stub(folder: Path, *, chunks: int = 64, interval_ms: float = 2.0) -> Iterato
     program = Path(__file__).with_name("stub.py")
     options = ("--models", f"{SERVED},{BASE}", "--chunks", str(chunks), "--interval-ms", str(interval_ms))
     command = (sys.executable, str(program), "--port", str(port), *options)
-    with _running(command, folder / "stub.log", f"http://{HOST}:{port}/health"):
-        yield Contender("direct", f"http://{HOST}:{port}", SERVED, f"uvloop {version('uvloop')}")
+    with _running(command, folder / "stub.log", f"http://{HOST}:{port}/health") as pid:
+        yield Contender("direct", f"http://{HOST}:{port}", SERVED, f"uvloop {version('uvloop')}", (pid,))
 
 
 @contextmanager
@@ -69,20 +78,23 @@ def turnout(folder: Path, upstream: str, *, workers: int = 1) -> Iterator[tuple[
         wait_workers(home, config, _START_S)
         url = f"http://{HOST}:{config.port}"
         _wait_ready(f"{url}/ready", _START_S)
-        yield Contender("turnout", url, NAME, f"{version('turnout')}, {workers} worker(s)"), home
+        pids = tuple(worker.pid for worker in list_workers(home))
+        yield Contender("turnout", url, NAME, f"{version('turnout')}, {workers} worker(s)", pids), home
     finally:
         stop_workers(home)
 
 
 @contextmanager
-def router(folder: Path, upstream: str) -> Iterator[Contender]:
-    """The Rust vllm-router, choosing its only worker without looking at prompts."""
+def router(folder: Path, upstream: str, policy: str | None = None) -> Iterator[Contender]:
+    """The Rust vllm-router before one engine: as it comes (cache_aware, which reads the prompts), or with `policy`."""
     port, metrics = free_port(HOST), free_port(HOST)
     program, found = install("router")
-    options = ("--worker-urls", upstream, "--policy", "round_robin", "--log-level", "error")
+    name = f"router-{policy}" if policy else "router"
+    options = ("--worker-urls", upstream, *(("--policy", policy) if policy else ()))
     command = (str(program), "--host", HOST, "--port", str(port), "--prometheus-port", str(metrics), *options)
-    with _running(command, folder / "router.log", f"http://{HOST}:{port}/health"):
-        yield Contender("router", f"http://{HOST}:{port}", SERVED, f"vllm-router {found}")
+    with _running(command, folder / f"{name}.log", f"http://{HOST}:{port}/health") as pid:
+        used = f"vllm-router {found}, policy {policy or 'as it comes'}"
+        yield Contender(name, f"http://{HOST}:{port}", SERVED, used, (pid,))
 
 
 @contextmanager
@@ -98,8 +110,8 @@ def litellm(folder: Path, upstream: str) -> Iterator[Contender]:
     options = ("--config", str(config), "--num_workers", "1", "--telemetry", "False")
     command = (str(program), "--host", HOST, "--port", str(port), *options)
     environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
-    with _running(command, folder / "litellm.log", f"http://{HOST}:{port}/health/liveliness", environment):
-        yield Contender("litellm", f"http://{HOST}:{port}", NAME, f"litellm {found}")
+    with _running(command, folder / "litellm.log", f"http://{HOST}:{port}/health/liveliness", environment) as pid:
+        yield Contender("litellm", f"http://{HOST}:{port}", NAME, f"litellm {found}", (pid,))
 
 
 def install(name: str) -> tuple[Path, str]:
@@ -122,14 +134,15 @@ def install(name: str) -> tuple[Path, str]:
 @contextmanager
 def _running(
     command: tuple[str, ...], log: Path, ready_url: str, environment: dict[str, str] | None = None
-) -> Iterator[None]:
+) -> Iterator[int]:
+    """Yields the pid of `command`, started and answering."""
     with open(log, "wb") as output:
         child = subprocess.Popen(
             command, env={**os.environ, **(environment or {})}, stdout=output, stderr=subprocess.STDOUT
         )
     try:
         _wait_ready(ready_url, _START_S, child, log)
-        yield
+        yield child.pid
     finally:
         child.terminate()
         try:

@@ -22,11 +22,13 @@ _MARK = "FIGURES "
 @dataclass(frozen=True)
 class Figures:
     """Of one measurement, or the medians of several and the sums of their counts. `failed` are answers of 400 and
-    above, broken connections and time-outs."""
+    above, broken connections and time-outs. `cpu_us` is the processor time of one request in the contender itself,
+    which says more than requests/s where other programs use the machine too."""
 
     p50_ms: float
     p99_ms: float
     requests_per_s: float
+    cpu_us: float
     requests: int
     failed: int
 
@@ -76,12 +78,14 @@ def measure(contender: Contender, clients: int, seconds: float, folder: Path) ->
     file.write_bytes(body(contender.model))
     script = Path(__file__).with_name("post.lua")
     options = ["-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout", "60s", "-s", str(script)]
+    cpu_before = contender.cpu_s()
     run = subprocess.run(
         [require_wrk(), *options, contender.url + _PATH],
         env={**os.environ, "BODY_FILE": str(file)},
         capture_output=True,
         text=True,
     )
+    cpu_s = contender.cpu_s() - cpu_before
     line = next((line for line in run.stdout.splitlines() if line.startswith(_MARK)), None)
     if line is None:
         raise TurnoutError(f"wrk printed no figures for {contender.url} (exit {run.returncode}): {run.stderr[-500:]}")
@@ -90,6 +94,7 @@ def measure(contender: Contender, clients: int, seconds: float, folder: Path) ->
         p50_ms=read["p50_us"] / 1e3,
         p99_ms=read["p99_us"] / 1e3,
         requests_per_s=read["requests"] / read["duration_us"] * 1e6,
+        cpu_us=cpu_s / max(read["requests"], 1) * 1e6,
         requests=read["requests"],
         failed=read["bad_status"] + read["broken"],
     )
@@ -100,6 +105,7 @@ def median(rounds: Sequence[Figures]) -> Figures:
         p50_ms=statistics.median(each.p50_ms for each in rounds),
         p99_ms=statistics.median(each.p99_ms for each in rounds),
         requests_per_s=statistics.median(each.requests_per_s for each in rounds),
+        cpu_us=statistics.median(each.cpu_us for each in rounds),
         requests=sum(each.requests for each in rounds),
         failed=sum(each.failed for each in rounds),
     )

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import psutil
 import typer
 
 from flows.commands.options import Debug, Json
@@ -116,7 +117,10 @@ def rollback(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Switch a name's traffic back to the champion before, and mark the one that it leaves as rolled back."""
+    """Switch a name's traffic back to the champion before, and mark the one that it leaves as rolled back.
+
+    While a canary or a shadow runs, that is ended instead.
+    """
     from registry.names import parse_version
 
     target = parse_version(name, to) if to is not None else None
@@ -128,7 +132,14 @@ def rollback(
     watcher.begin("rollback")
     try:
         switch = releasing.rollback(
-            home(), name, to=target, expect=expected, reason=reason, emergency=emergency, on_step=watcher.update
+            home(),
+            name,
+            to=target,
+            expect=expected,
+            reason=reason,
+            emergency=emergency,
+            asked_at=psutil.Process().create_time(),
+            on_step=watcher.update,
         )
     finally:
         watcher.close()

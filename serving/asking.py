@@ -6,6 +6,7 @@ from typing import Any
 
 from registry.names import check_name, parse_version, served_name
 from serving.ask import ask
+from serving.control import gateway_urls
 from serving.gateway.records import list_workers
 from serving.records import Engine, serving_engines
 from serving.routes import read_routes
@@ -26,21 +27,22 @@ def ask_version(
     temperature: float = 0.0,
     on_text: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Ask the champion of `name`, a given version of it, or a base: through this home's gateway, or straight at the
-    engine while there is none.
+    """Ask the champion of `name`, a given version of it, or a base: through this home's gateway or the first of
+    TURNOUT_GATEWAYS, or straight at the engine while there is none.
 
     Raises:
         NotFound: nothing is served under that name.
         EngineError: neither gateway nor engine is up, or what is up does not answer.
     """
-    engines, workers = serving_engines(home), list_workers(home)
-    if not engines and not workers:
+    engines = serving_engines(home)
+    gateways = [*(worker.url for worker in list_workers(home)), *gateway_urls()]
+    if not engines and not gateways:
         raise EngineError(
             "no engine is up", "Start it with `turnout up`; before a first release, `turnout run` does it."
         )
-    if workers:
+    if gateways:
         asked = name if version is None else served_name(check_name(name), parse_version(name, version))
-        url, model, key = workers[0].url, asked, os.environ.get(API_KEY)
+        url, model, key = gateways[0], asked, os.environ.get(API_KEY)
     else:
         (url, model), key = _direct(home, engines, name, version), None
     reply = ask(url, model, text, max_tokens=max_tokens, temperature=temperature, key=key, on_text=on_text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from serving.placement import loaded_adapters
 from serving.proofs import proof_state
 from serving.records import Engine, serving_engines
-from serving.routes import Routed, Routes, read_routes, routed
+from serving.routes import Routed, Routes, routed
 from turnout.errors import EngineError
 from turnout.paths import Home
 
@@ -28,9 +28,22 @@ class ServedVersion:
     traffic: float
 
 
-def served_versions(home: Home) -> list[ServedVersion]:
+def told_versions(routes: Routes) -> list[ServedVersion]:
+    """As `served_versions`, for engines of another machine: as its routes tell, so the proofs are not known."""
+    rows = []
+    for replica in routes.replicas:
+        pool = routes.bases[replica.base_sha256].name if replica.base_sha256 in routes.bases else ""
+        expected = {e.served_name for e in routed(routes) if e.version.base_sha256 == replica.base_sha256}
+        for each in sorted({*replica.ready, *expected}):
+            if match := _SERVED_NAME.match(each):
+                name, number = match["name"], int(match["number"])
+                share, ready = _share(routes, name, number), each in replica.ready
+                rows.append(ServedVersion(name, pool, replica.id, number, ready, "unknown", share))
+    return rows
+
+
+def served_versions(home: Home, routes: Routes | None) -> list[ServedVersion]:
     """What is loaded on each replica, and what the routes name there and that is not."""
-    routes = read_routes(home)
     rows = []
     engines: list[Engine | None] = [*serving_engines(home)]
     for engine in engines or [None]:

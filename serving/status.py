@@ -1,5 +1,6 @@
 """What should be served, by the release log, against what is."""
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,16 @@ from registry.reach import never_used
 from registry.releases import fold, read_log
 from registry.store import connect
 from registry.versions import list_names
-from serving.control import get, reconciler_url
+from serving.control import gateway_urls, get, reconciler_url
 from serving.gateway.records import config_file
 from serving.gateways import states
 from serving.records import serving_engines
 from serving.routes import NameRoutes, Routes, read_routes
-from serving.served import ServedVersion, served_versions
+from serving.served import ServedVersion, served_versions, told_versions
 from serving.tokens import admin_token
 from turnout.errors import RegistryUnavailable, TurnoutError
 from turnout.paths import Home
+from turnout.references import from_json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -56,7 +58,8 @@ def compare(home: Home, name: str | None) -> dict[str, Any]:
         NotFound: there is no adapter `name`.
         RegistryUnavailable: the registry is out of reach, and `name` has no routes here.
     """
-    routes, unreachable = read_routes(home), ""
+    elsewhere, unreachable = _elsewhere(home), ""
+    routes = elsewhere or read_routes(home)
     try:
         if never_used(home):
             names = list(roles := _routed_roles(routes, name))
@@ -71,7 +74,9 @@ def compare(home: Home, name: str | None) -> dict[str, Any]:
     if name is not None and name not in roles:
         raise unknown_name(name, names)
     reported = _reported(home)
-    scene = Scene(home, routes, served_versions(home), bool(serving_engines(home)), reported, unreachable)
+    served = told_versions(elsewhere) if elsewhere else served_versions(home, routes)
+    engine_up = bool(elsewhere.replicas if elsewhere else serving_engines(home))
+    scene = Scene(home, routes, served, engine_up, reported, unreachable)
     adapters = [_row(scene, each, roles[each]) for each in sorted(roles)]
     problems = [*([unreachable] if unreachable else []), *_process_problems(home, routes), *reported.get("", ())]
     if home.routes.exists() and routes is None:
@@ -93,6 +98,14 @@ def _routed_roles(routes: Routes | None, name: str | None) -> dict[str, Roles]:
         for each, on in (routes.names if routes else {}).items()
         if name in (None, each)
     }
+
+
+def _elsewhere(home: Home) -> Routes | None:
+    """The routes of the first of TURNOUT_GATEWAYS that tells them, where this home serves nothing itself."""
+    for url in [] if serving_engines(home) else gateway_urls():
+        with suppress(TurnoutError, ValueError):
+            return from_json(Routes, get(f"{url}/admin/routes", admin_token(home), 3.0))
+    return None
 
 
 def _reported(home: Home) -> dict[str, list[str]]:
@@ -158,7 +171,7 @@ def _unloaded(champion: int, served: list[ServedVersion]) -> list[str]:
 
 
 def _unproven(champion: int, served: list[ServedVersion]) -> list[str]:
-    proofs = {each.proof for each in served if each.version == champion} - {"proven"}
+    proofs = {each.proof for each in served if each.version == champion} - {"proven", "unknown"}
     return [f"v{champion} is loaded, its proof on this engine is {proof}: turnout run proves it" for proof in proofs]
 
 

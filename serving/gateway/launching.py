@@ -28,7 +28,7 @@ from turnout.files import exclusive
 from turnout.paths import Home
 
 _BEYOND_DRAIN_S = 5.0
-_PORT_PATIENCE_S = 5.0
+_PORT_PATIENCE_S = 1.0
 
 
 def launch_workers(home: Home, config: GatewayConfig) -> None:

@@ -45,6 +45,7 @@ async def serve(home: Home, config: GatewayConfig, index: int) -> None:
         await stop.wait()
         await _finish(state, public, listeners)
         watching.cancel()
+        inner.pre_shutdown()
         await inner.shutdown(_LAST_BYTES_S)
 
 

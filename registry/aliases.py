@@ -96,7 +96,7 @@ def _write(client: "MlflowClient", name: str, release: Release) -> list[str]:
         wanted = _wanted(release, actual)
         _set(client, name, actual, wanted)
         actual = read_aliases(client, name)
-        newest = fold(read_log(client, name))
+        newest = fold(read_log(client, name, after=release.head), release)
         # MLflow's aliases are last-write-wins: a slower writer of an older release may have come after us.
         if actual == _wanted(newest, actual):
             client.set_registered_model_tag(name, _VIEW_TAG, str(newest.generation))

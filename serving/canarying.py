@@ -45,7 +45,7 @@ def tend(home: Home, client: "MlflowClient", name: str, release: Release) -> boo
     if decision.action == "abort":
         drop_candidate(client, name, number)
         tag_version(client, name, number, {"refused": f"canary aborted: {decision.reason}"})
-    write_view(client, name, fold(read_log(client, name)))
+    write_view(client, name, fold(read_log(client, name, after=release.head), release))
     return True
 
 

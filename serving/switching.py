@@ -85,7 +85,8 @@ def carry_out(
     tell(f"event {event.number} appended")
     pending, problems = _switch(places, event.number, name)
     seconds = round(time.monotonic() - began, 3)
-    warnings = (*unreachable, *problems, *write_view(client, name, fold(read_log(client, name))))
+    after = fold(read_log(client, name, after=release.head), release)
+    warnings = (*unreachable, *problems, *write_view(client, name, after))
     return Switch(
         name,
         change.leaves,

@@ -71,5 +71,5 @@ class Upkeep:
         except TurnoutError as error:
             why = f"the alias champion was moved to v{found} by hand, and traffic stays on v{release.champion}"
             return f"{why}: {error.message}", False
-        write_view(client, name, fold(read_log(client, name)))
+        write_view(client, name, fold(read_log(client, name, after=release.head), release))
         return "", True

@@ -109,8 +109,6 @@ def _start_engines(
             launch_replica(home, base, config, least, targets=targets, at_most=config.replicas)
             for _ in range(config.replicas - len(pool))
         ]
-    was_ready = all(engine.ready for engine in launched)
     ready = [wait_ready(home, engine, config.ready_timeout_s, progress) for engine in launched]
-    if not was_ready:
-        remember(home, config)
+    remember(home, config)
     return list({engine.id: engine for engine in ready}.values())

@@ -7,7 +7,7 @@ from serving.engines import launch_replica, remember, remembered, start_engine, 
 from serving.fit import REPLACE_IT, suits
 from serving.gateways import in_flight, states
 from serving.placement import loaded_adapters
-from serving.records import Engine, list_engines, running_engines, serving_engines, set_role
+from serving.records import Engine, list_engines, remove_record, running_engines, serving_engines, set_role
 from serving.replicas import describe, ready_on
 from serving.restore import load_routed, shape_of, shapes
 from serving.routes import RoutedVersion, Routes, read_routes, routed, update_routes
@@ -98,13 +98,22 @@ def revive(home: Home) -> list[str]:
         if not engine.ready:
             problems.append(f"the engine {engine.id} ended before it was ready, see {engine.log}: turnout up")
             continue
-        port = int(engine.url.rpartition(":")[2])
         try:
-            launch_replica(home, engine.base, engine.config, engine.max_lora_rank, targets=engine.targets, port=port)
+            _start_again(home, engine)
             problems.append(f"the engine {engine.id} died and is started again")
         except TurnoutError as error:
             problems.append(f"the engine {engine.id} died and cannot be started again: {error.message}")
     return problems
+
+
+def _start_again(home: Home, engine: Engine) -> None:
+    config, port = engine.config, int(engine.url.rpartition(":")[2])
+    # `turnout up` may be doing the same.
+    wanted = (remembered(home) or config).replicas
+    rank, targets = engine.max_lora_rank, engine.targets
+    new = launch_replica(home, engine.base, config, rank, targets=targets, port=port, at_most=wanted)
+    if new.id != engine.id:
+        remove_record(home, engine.id)
 
 
 def _is_due(home: Home, joining: Engine, wanted: Routes) -> bool:

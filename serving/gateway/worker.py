@@ -1,6 +1,7 @@
 """One gateway process: listens, follows routes, and finishes its requests when it is told to stop."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ from turnout.paths import Home
 
 _LOOPBACK = "127.0.0.1"
 _LAST_BYTES_S = 1.0
+_COLLECT_AFTER_OBJECTS = 10_000
 
 
 async def serve(home: Home, config: GatewayConfig, index: int) -> None:
@@ -41,12 +43,20 @@ async def serve(home: Home, config: GatewayConfig, index: int) -> None:
         if routes := read_routes(home):
             state.follow(routes)
         watching = asyncio.create_task(watch(state))
+        _spare_collections()
         logging.info("%s listens on %s:%d", state.id, config.host, config.port)
         await stop.wait()
         await _finish(state, public, listeners)
         watching.cancel()
         inner.pre_shutdown()
         await inner.shutdown(_LAST_BYTES_S)
+
+
+def _spare_collections() -> None:
+    """What is there now stays, and requests leave no cycles: looking for some took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS)
 
 
 async def _finish(state: State, public: Server, listeners: list[asyncio.Server]) -> None:

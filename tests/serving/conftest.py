@@ -1,6 +1,5 @@
 """One real engine on the bundled base for all the tests here, and what they load into it."""
 
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,13 @@ from data.conversation import Message as Turn
 from data.read import read_rows
 from data.rows import ScoredRow
 from data.tokens import encode, load_tokenizer
-from serving.config import ServingConfig
+from serving.config import GatewayConfig, ServingConfig
+from serving.engines import start_engine
 from serving.machine import this_machine
+from serving.ports import free_port
 from serving.proof import Evidence
 from serving.records import Engine
-from serving.stack import down, up
+from serving.stack import down
 from serving.vllm import resolve_dtype
 from tasks.bases import resolve_base
 from tests.serving.material import MadeAdapter, make_adapter, place, reference_loss
@@ -59,12 +60,11 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     root = tmp_path_factory.mktemp("serving")
     home = Home(root / "home")
     base = resolve_base("bundled")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        config = ServingConfig(port=free.getsockname()[1], max_lora_rank=8)
+    gateway = GatewayConfig(port=free_port("127.0.0.1"))
+    config = ServingConfig(port=free_port("127.0.0.1"), max_lora_rank=8, gateway=gateway)
     adapters = [place(make_adapter(root / f"{seed}", Path(base.path), seed=seed), home.adapters) for seed in (1, 2)]
     try:
-        yield Workshop(home, config, base, up(home, config, base).engine, *adapters)
+        yield Workshop(home, config, base, start_engine(home, base, config, 8), *adapters)
     finally:
         down(home)
 

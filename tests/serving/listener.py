@@ -1,7 +1,9 @@
-"""A small process with vLLM's flags that listens, is healthy after `--delay` seconds, and has a child of its own.
+"""A small process with vLLM's flags that listens, is healthy after `--delay` seconds, and has with `--child`
+a child of its own.
 
 It keeps a list of adapters as vLLM does, and computes nothing: the tests that use it are about processes, ports,
-records, logs, and which versions lie where.
+records, logs, and which versions lie where. Every answer is the name that was asked for. `POST /control` changes how
+the requests after it are answered: `failing` (served names) get 500, and while `holding` answers wait.
 """
 
 import argparse
@@ -11,35 +13,73 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import Any
 
 ADAPTERS: dict[str, str] = {}
+FAILING: set[str] = set()
+OPEN = threading.Event()
+OPEN.set()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    base = ""
+
     def do_GET(self) -> None:
-        models = [{"id": name, "root": path} for name, path in ADAPTERS.items()]
+        if self.path == "/metrics":
+            self._answer("vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n")
+            return
+        models = [{"id": name, "root": path} for name, path in {self.base: "", **ADAPTERS}.items()]
         self._answer({"version": "0", "data": models})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/v1/load_lora_adapter":
             ADAPTERS[body["lora_name"]] = body["lora_path"]
+            self._answer({})
         elif self.path == "/v1/unload_lora_adapter":
-            ADAPTERS.pop(body["lora_name"], None)
+            self._answer({}, 404 if ADAPTERS.pop(body["lora_name"], None) is None else 200)
+        elif self.path == "/control":
+            self._control(**body)
+        else:
+            self._complete(body["model"])
+
+    def _control(self, failing: list[str] | None = None, holding: bool | None = None) -> None:
+        if failing is not None:
+            FAILING.clear()
+            FAILING.update(failing)
+        if holding is not None:
+            (OPEN.clear if holding else OPEN.set)()
         self._answer({})
 
-    def _answer(self, value: object) -> None:
-        self.send_response(200)
+    def _complete(self, model: str) -> None:
+        if model != self.base and model not in ADAPTERS:
+            self._answer({"error": {"message": f"The model `{model}` does not exist."}}, 404)
+            return
+        OPEN.wait()
+        if model in FAILING:
+            self._answer({"error": {"message": "broken"}}, 500)
+            return
+        choice = {"index": 0, "message": {"role": "assistant", "content": model}, "finish_reason": "stop"}
+        self._answer({"id": "c", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]})
+
+    def _answer(self, value: Any, status: int = 200) -> None:
+        body = (value if isinstance(value, str) else json.dumps(value)).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(json.dumps(value).encode())
+        self.wfile.write(body)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--delay", type=float, default=0)
+    parser.add_argument("--child", action="store_true")
     parser.add_argument("--deaf", action="store_true")
     parser.add_argument("--crash", action="store_true")
+    parser.add_argument("--served-model-name", default="")
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     args, _ = parser.parse_known_args()
@@ -49,8 +89,10 @@ def main() -> None:
         raise ValueError("the weights are broken")
     if args.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    if args.child:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     time.sleep(args.delay)
+    Handler.base = args.served_model_name
     http.server.ThreadingHTTPServer((args.host, args.port), Handler).serve_forever()
 
 

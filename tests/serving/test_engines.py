@@ -28,7 +28,7 @@ from turnout.files import read_state
 from turnout.paths import Home
 from turnout.references import Base
 
-LISTENER = (sys.executable, str(Path(__file__).with_name("listener.py")))
+LISTENER = (sys.executable, str(Path(__file__).with_name("listener.py")), "--child")
 BASE = Base("base", "base", "/nowhere", "a" * 64, "b" * 64, "c" * 64, (0,))
 
 
@@ -121,7 +121,7 @@ def test_stop_ends_the_children_too_and_is_idempotent(home: Home, port: int) -> 
     engine = start_engine(home, BASE, settings(port), 16)
     family = children(engine)
     assert family
-    assert [stopped.pid for stopped in down(home)] == [engine.pid]
+    assert down(home) == [engine.pid]
     assert not is_alive(engine.pid, engine.create_time) and not any(alive(child) for child in family)
     assert down(home) == [] and not record_file(home, engine.id).exists()
 
@@ -208,5 +208,5 @@ def test_an_engine_with_a_broken_record_is_stopped_all_the_same(home: Home, port
     assert read_state(home.serving, ServingConfig) is None
     with pytest.raises(EngineError, match="serves an unknown base"):
         start_engine(home, BASE, settings(port), 16)
-    assert [stopped.pid for stopped in down(home)] == [engine.pid]
+    assert down(home) == [engine.pid]
     assert not is_alive(engine.pid, engine.create_time) and find_engine(home) is None

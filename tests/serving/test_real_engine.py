@@ -15,13 +15,16 @@ import pytest
 from serving.ask import ask
 from serving.client import EngineClient
 from serving.engines import find_engine
+from serving.gateway.launching import stop_workers
 from serving.measure import wait_idle
 from serving.placement import Placed, ensure_loaded, unload
 from serving.proof import Evidence
 from serving.proofs import keep_proof, kept_proof
+from serving.reconciler_process import stop_reconciler
 from serving.reply import is_healthy
 from serving.routes import NameRoutes, RoutedVersion, Routes, update_routes
-from serving.stack import status, up
+from serving.served import served_versions
+from serving.stack import up
 from tests.serving.conftest import Workshop
 from tests.serving.material import FILES, MadeAdapter
 from turnout.errors import EngineError, LoadRefused, NotFound, ProofFailed
@@ -149,7 +152,7 @@ def test_an_unproven_version_says_so(workshop: Workshop, proofless: None) -> Non
 
 
 def status_of(workshop: Workshop, name: str, version: int) -> tuple[bool, str]:
-    rows = [row for row in status(workshop.home) if (row.name, row.version) == (name, version)]
+    rows = [row for row in served_versions(workshop.home) if (row.name, row.version) == (name, version)]
     return (rows[0].loaded, rows[0].proof) if rows else (False, "")
 
 
@@ -233,8 +236,9 @@ def test_no_proof_beside_traffic(workshop: Workshop) -> None:
 @pytest.mark.slow
 def test_a_killed_engine_comes_back_with_its_champion(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     put(workshop, "hero-v1", workshop.one, evidence)
-    version = RoutedVersion(workshop.one.sha256, str(workshop.one.folder))
-    update_routes(workshop.home, lambda _: Routes(0, workshop.base, {"hero": NameRoutes(1, {"1": version})}))
+    base = workshop.base
+    version = RoutedVersion(workshop.one.sha256, str(workshop.one.folder), base.sha256)
+    update_routes(workshop.home, lambda _: Routes(0, {base.sha256: base}, {"hero": NameRoutes(1, {"1": version})}))
     engine = find_engine(workshop.home)
     assert engine
     os.kill(engine.pid, signal.SIGKILL)
@@ -242,12 +246,14 @@ def test_a_killed_engine_comes_back_with_its_champion(workshop: Workshop, eviden
         ask(workshop.engine.url, "hero-v1", "Still there?")
     assert status_of(workshop, "hero", 1)[0] is False
     try:
-        stack = up(workshop.home, workshop.config)
-        assert stack.engine.pid != engine.pid and [placed.name for placed in stack.restored.placed] == ["hero-v1"]
-        (placed,) = stack.restored.placed
-        assert placed.state == "proven" and not placed.proven_now and not stack.restored.problems
+        stack = up(workshop.home, workshop.config, follow_log=False)
+        routes = stack.outcome.routes
+        assert stack.engines[0].pid != engine.pid and routes and routes.replicas[0].ready == ("hero-v1",)
+        assert stack.outcome.problems == {}
         assert status_of(workshop, "hero", 1) == (True, "proven")
-        assert ask(workshop.engine.url, "hero-v1", "Hello", max_tokens=4).model == "hero-v1"
-        assert up(workshop.home, workshop.config).engine == stack.engine
+        assert ask(stack.workers[0].url, "hero", "Hello", max_tokens=4).model == "hero-v1"
+        assert up(workshop.home, workshop.config, follow_log=False).engines == stack.engines
     finally:
+        stop_reconciler(workshop.home)
+        stop_workers(workshop.home)
         workshop.home.routes.unlink()

@@ -27,7 +27,7 @@ def test_what_nobody_knows_is_not_in_sync(home: Home) -> None:
 
 
 def test_the_last_routes_stand_in(home: Home) -> None:
-    update_routes(home, lambda _: Routes(0, BASE, {"bot": NameRoutes(1)}))
+    update_routes(home, lambda _: Routes(0, {BASE.sha256: BASE}, {"bot": NameRoutes(1)}))
     result = compare(home, "bot")
     assert [adapter["name"] for adapter in result["adapters"]] == ["bot"] and "out of reach" in result["problems"][0]
     with pytest.raises(RegistryUnavailable):

@@ -34,6 +34,7 @@ from gateways.contenders import Contender
 
 from turnout.errors import TurnoutError
 
+GATEWAYS = ("turnout", "router", "litellm")
 CLIENTS = (1, 16, 50)
 STREAM_CLIENTS = (1, 50)
 WARM_UP_S = 2
@@ -42,8 +43,8 @@ WARM_UP_S = 2
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each kind, in turns (default 5)")
-    parser.add_argument("--seconds", type=float, default=5, help="of each measurement, whole ones (default 5)")
-    parser.add_argument("--skip", default="", help="gateways to leave out: router,litellm,turnout")
+    parser.add_argument("--seconds", type=int, default=5, help="of each measurement (default 5)")
+    parser.add_argument("--skip", default="", help=f"gateways to leave out: {','.join(GATEWAYS)}")
     parser.add_argument("--workers", type=int, default=1, help="processes of Turnout's gateway")
     parser.add_argument("--no-streams", action="store_true", help="leave out streamed answers")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there too")
@@ -55,6 +56,10 @@ def main() -> int:
     end.add_argument("--input-tokens", type=int, default=64)
     end.add_argument("--output-tokens", type=int, default=64)
     arguments = parser.parse_args()
+    if unknown := {*arguments.skip.split(",")} - {"", *GATEWAYS}:
+        parser.error(f"--skip {', '.join(sorted(unknown))}: the gateways are {', '.join(GATEWAYS)}")
+    if arguments.rounds < 1 or arguments.seconds < 1:
+        parser.error("--rounds and --seconds must be at least 1")
     if arguments.end_to_end and not arguments.tokenizer:
         parser.error("--end-to-end needs --tokenizer, the folder of the base model")
     try:
@@ -69,7 +74,7 @@ def main() -> int:
 
 def side_by_side(arguments: argparse.Namespace) -> dict[str, Any]:
     load.require_wrk()
-    skip = {name for name in arguments.skip.split(",") if name}
+    skip = arguments.skip.split(",")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gateway-benchmark-")))
         upstream = stack.enter_context(contenders.stub(folder))

@@ -115,19 +115,28 @@ def litellm(folder: Path, upstream: str) -> Iterator[Contender]:
 
 
 def install(name: str) -> tuple[Path, str]:
-    """The program of `PACKAGES[name]` in an environment of its own under the cache, made once, and its version."""
+    """The program of `PACKAGES[name]` in an environment of its own under the cache, made once, and its version.
+
+    Raises:
+        ResourceShort: uv is missing, or it fails.
+    """
     folder = cache() / "benchmarks" / name
     python = folder / "bin" / "python"
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
         raise ResourceShort(f"uv, which makes the environment of {name}, is not here", "Install it: pip install uv")
-    if not python.exists():
-        print(f"installing {PACKAGES[name]} into {folder}", file=sys.stderr)
-        subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), PACKAGES[name]], check=True)
     distribution = PACKAGES[name].partition(">=")[0].partition("[")[0]
     code = f"import importlib.metadata; print(importlib.metadata.version({distribution!r}))"
-    found = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        if not python.exists():
+            print(f"installing {PACKAGES[name]} into {folder}", file=sys.stderr)
+            subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
+        # Costs nothing where it is there, and completes what was interrupted.
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), PACKAGES[name]], check=True)
+        found = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    except subprocess.CalledProcessError as error:
+        message = f"{PACKAGES[name]} could not be installed into {folder} (exit {error.returncode}, said above)"
+        raise ResourceShort(message, f"Mend that, or leave it out: --skip {name}") from error
     return folder / "bin" / _PROGRAMS[name], found
 
 

@@ -73,11 +73,11 @@ def check(contender: Contender) -> None:
         raise TurnoutError(f"{contender.name} answers {content[:80]!r}, not what the stub says")
 
 
-def measure(contender: Contender, clients: int, seconds: float, folder: Path) -> Figures:
+def measure(contender: Contender, clients: int, seconds: int, folder: Path) -> Figures:
     file = folder / f"{contender.model}.json"
     file.write_bytes(body(contender.model))
     script = Path(__file__).with_name("post.lua")
-    options = ["-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout", "60s", "-s", str(script)]
+    options = ["-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "60s", "-s", str(script)]
     cpu_before = contender.cpu_s()
     run = subprocess.run(
         [require_wrk(), *options, contender.url + _PATH],

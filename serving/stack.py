@@ -1,5 +1,6 @@
 """Brings the local stack up and takes it down: engines, gateway, reconciler."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from serving.config import ServingConfig
@@ -38,7 +39,7 @@ class Stack:
 def up(
     home: Home,
     config: ServingConfig,
-    base: Base | None = None,
+    default_base: Callable[[], Base] | None = None,
     find_base: BaseFinder | None = None,
     progress: Progress | None = None,
     *,
@@ -49,7 +50,7 @@ def up(
     What is up already stays as it is.
 
     Args:
-        base: what to serve where nothing is to be served yet.
+        default_base: makes or finds what to serve where nothing was released yet.
         follow_log: without it the routes on disk say what is served.
 
     Raises:
@@ -61,7 +62,7 @@ def up(
         reconciler = Reconciler(home, find_base, follow_log=follow_log)
         reconciler.follow()
         wanted = target(read_routes(home), reconciler.desired, read_overrides(home))
-        engines = _start_engines(home, config, wanted, _bases(home, reconciler, wanted, base), progress)
+        engines = _start_engines(home, config, wanted, _bases(home, reconciler, wanted, default_base), progress)
         outcome = reconciler.run_pass()
         launch_workers(home, config.gateway)
         pid = start_reconciler(home, follow_log=follow_log)
@@ -82,12 +83,12 @@ def down(home: Home) -> list[int]:
     return [*([reconciler] if reconciler else []), *workers, *running]
 
 
-def _bases(home: Home, reconciler: Reconciler, wanted: Routes, default: Base | None) -> list[Base]:
+def _bases(home: Home, reconciler: Reconciler, wanted: Routes, default: Callable[[], Base] | None) -> list[Base]:
     """The bases that versions with traffic are on, else the one to serve where there are none."""
     routes = read_routes(home)
     known = {**(routes.bases if routes else {}), **reconciler.follower.bases}
     used = dict.fromkeys(each.version.base_sha256 for each in routed(wanted) if each.traffic)
-    bases = [known[sha256] for sha256 in used if sha256 in known] or ([default] if default else [])
+    bases = [known[sha256] for sha256 in used if sha256 in known] or ([default()] if default else [])
     if not bases:
         raise BadInput("nothing was released yet, so there is nothing to serve", "Run the pipeline first: turnout run")
     return bases

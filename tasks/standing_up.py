@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.config import ServingConfig
-from serving.routes import load_routes, read_routes, update_routes
+from serving.routes import load_routes, update_routes
 from serving.stack import up
 from tasks.bases import ensure_parity_base, resolve_base
 from tasks.served_base import base_finder
@@ -30,14 +30,12 @@ def stand_up(
     if routes_file is not None:
         given = replace(load_routes(routes_file), replicas=())
         update_routes(home, lambda _: given)
-    routes = read_routes(home)
-    base = None if routes and routes.names else _base(base_name, config)
 
     def report(seconds: float, line: str) -> None:
         update(f"engine starts, {seconds:.0f} s")
 
     find_base = base_finder(base_name, config)
-    stack = up(home, config, base, find_base, report, follow_log=routes_file is None)
+    stack = up(home, config, lambda: _base(base_name, config), find_base, report, follow_log=routes_file is None)
     loaded = (
         {name for replica in stack.outcome.routes.replicas for name in replica.ready} if stack.outcome.routes else ()
     )

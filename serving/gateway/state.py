@@ -55,13 +55,15 @@ class State:
 
     def follow(self, routes: Routes) -> int:
         """Take `routes` unless newer ones are there; returns the generation that requests see from now on."""
-        if routes.generation >= self.table.routes.generation:
+        known = self.table.routes.generation
+        if routes.generation >= known:
             self.replicas.follow(routes)
             self.figures.follow(routes.names)
             self.table = build_table(routes, self.replicas.states.values(), self.meters, self.figures)
             GENERATION.set(routes.generation)
             self.weights.show(shares(routes))
-            logging.info("routes of generation %d", routes.generation)
+            if routes.generation > known:
+                logging.info("routes of generation %d", routes.generation)
         return self.table.routes.generation
 
 

@@ -27,7 +27,8 @@ def plan(
     overrides: Mapping[str, Override],
 ) -> Plan:
     """A name moves to another version only when every replica that would serve it has it ready; until then it stays
-    as it is. Names that `desired` says nothing of stay too."""
+    as it is. Names that `desired` says nothing of stay too, and those that were routed by a later event than it knows:
+    another process of this home has read the log since."""
     replicas = tuple(replicas)
     names = dict(before.names) if before else {}
     problems: dict[str, tuple[str, ...]] = {}
@@ -35,6 +36,10 @@ def plan(
         old = names.get(name)
         if name in overrides and old and old.override == overrides[name].id:
             problems[name] = (f"the emergency rollback to v{old.champion} is not in the release log yet",)
+            continue
+        if old and old.event > wanted.release.generation:
+            since, known = f"event {old.event}", wanted.release.generation
+            problems[name] = (f"v{old.champion} gets the traffic since {since}; the log that was read ends at {known}",)
             continue
         new, found = _route(name, wanted, old, replicas)
         if found or wanted.problems:

@@ -3,7 +3,8 @@ a child of its own.
 
 It keeps a list of adapters as vLLM does, and computes nothing: the tests that use it are about processes, ports,
 records, logs, and which versions lie where. Every answer is the name that was asked for. `POST /control` changes how
-the requests after it are answered: `failing` (served names) get 500, and while `holding` answers wait.
+the requests after it are answered: `failing` served names get 500, `refusing` ones cannot be loaded, and while
+`holding` answers wait.
 """
 
 import argparse
@@ -15,10 +16,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 ADAPTERS: dict[str, str] = {}
 FAILING: set[str] = set()
+REFUSING: set[str] = set()
 OPEN = threading.Event()
 OPEN.set()
 
@@ -36,8 +39,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/v1/load_lora_adapter":
-            ADAPTERS[body["lora_name"]] = body["lora_path"]
-            self._answer({})
+            if body["lora_name"] not in REFUSING:
+                ADAPTERS[body["lora_name"]] = body["lora_path"]
+            self._answer({}, 500 if body["lora_name"] in REFUSING else 200)
         elif self.path == "/v1/unload_lora_adapter":
             self._answer({}, 404 if ADAPTERS.pop(body["lora_name"], None) is None else 200)
         elif self.path == "/control":
@@ -45,12 +49,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self._complete(body["model"])
 
-    def _control(self, failing: list[str] | None = None, holding: bool | None = None) -> None:
-        if failing is not None:
-            FAILING.clear()
-            FAILING.update(failing)
-        if holding is not None:
-            (OPEN.clear if holding else OPEN.set)()
+    def _control(self, failing: Sequence[str] = (), refusing: Sequence[str] = (), holding: bool = False) -> None:
+        for now, wanted in ((FAILING, failing), (REFUSING, refusing)):
+            now.clear()
+            now.update(wanted)
+        (OPEN.clear if holding else OPEN.set)()
         self._answer({})
 
     def _complete(self, model: str) -> None:

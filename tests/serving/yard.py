@@ -16,11 +16,11 @@ import httpx
 import pytest
 from mlflow import MlflowClient
 
-from registry.releases import Release, fold, read_log
+from registry.releases import Event, Kind, Release, append, fold, read_log
 from registry.runs import open_run
 from registry.versions import Version, get_version, register, tag_version
 from serving.config import ServingConfig
-from serving.engines import start_engine
+from serving.engines import launch_replica, start_engine, wait_ready
 from serving.gateway.launching import launch_workers, wait_workers
 from serving.gateway.records import list_workers
 from serving.gateways import states
@@ -108,6 +108,12 @@ class Yard:
         self.build = engine.build
         return engine
 
+    def replicas(self, count: int) -> list[Engine]:
+        launched = [launch_replica(self.home, self.base, self.config, 8) for _ in range(count)]
+        ready = [wait_ready(self.home, engine, 30) for engine in launched]
+        self.build = ready[0].build
+        return ready
+
     def make(
         self, weights: bytes, name: str = NAME, rank: int = 8, base: Base | None = None, proven: bool = True
     ) -> Version:
@@ -119,8 +125,19 @@ class Yard:
             prove(self.home, version, on, self.build)
         return get_version(self.client, name, version.number)
 
+    def append(self, champion: Version | int, kind: Kind = "promote", **more: Any) -> Event:
+        """An event of another machine, which tells nobody of it."""
+        name, number = (NAME, champion) if isinstance(champion, int) else (champion.name, champion.number)
+        return append(self.client, name, kind=kind, champion=number, parent=self.release(name).head, **more)
+
     def run(self) -> Outcome:
         return self.reconciler.run_pass()
+
+    def serve(self, *champions: Version) -> Outcome:
+        """Make each the champion of its name, one after the other, and bring the engines in line."""
+        for version in champions:
+            self.append(version)
+        return self.run()
 
     def release(self, name: str = NAME) -> Release:
         return fold(read_log(self.client, name))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from serving.gateway.errors import ApiError, unavailable
 from serving.gateway.health import eject, fault, poke_reconciler
@@ -12,6 +13,7 @@ from serving.gateway.relay import Relayed, pass_on, stream
 from serving.gateway.replicas import ReplicaState
 from serving.gateway.state import State
 from serving.gateway.table import Arm
+from serving.gateway.upstream import Answer, Unreachable
 
 # A request that breaks the engine that runs it is not to break them all.
 _MAX_RESETS = 2
@@ -53,15 +55,15 @@ async def forward(state: State, call: Call) -> Relayed:
                 if epoch != replica.epoch:
                     resets += 1  # The routes changed meanwhile: once more is worth it, forever is not.
                 continue
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            except Unreachable as error:
                 eject(state, replica, str(error))
                 continue
             except TimeoutError:
                 raise _too_slow(state, call) from None
-            except aiohttp.ClientResponseError as error:
+            except HttpProcessingError as error:
                 fault(state, replica, arm)
                 raise ApiError(502, f"the engine's answer is not HTTP: {error.message}", kind="bad_answer") from None
-            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+            except aiohttp.ClientError as error:
                 # An engine closes idle connections: a request may meet that on its way.
                 fault(state, replica, arm, broken=str(error) or type(error).__name__)
                 avoid, resets = replica, resets + 1
@@ -72,18 +74,17 @@ async def forward(state: State, call: Call) -> Relayed:
     raise unavailable(f"no engine answers for {arm.served_name} at the moment")
 
 
-async def _ask(state: State, call: Call, replica: ReplicaState) -> tuple[aiohttp.ClientResponse, bytes]:
+async def _ask(state: State, call: Call, replica: ReplicaState) -> tuple[Answer, bytes]:
     """The engine's answer with its whole body, or the first bytes of its stream."""
-    upstream = await state.session.post(
-        replica.endpoints[call.path],
-        data=call.body,
-        headers=call.headers,
-        timeout=state.stream_timeout if call.streams else state.plain_timeout,
-        allow_redirects=False,
+    config = state.config
+    # An answer that does not stream comes in one piece, when the engine has all of it.
+    idle_s = config.idle_timeout_s if call.streams else None
+    upstream = await replica.pool.post(
+        call.path, call.headers, call.body, limit_s=config.request_timeout_s, idle_s=idle_s
     )
     try:
         if not is_stream(call, upstream):
-            body = await upstream.read()
+            body = await upstream.content.read()
             if upstream.status == 404 and call.arm.is_adapter:
                 raise NotLoaded
             return upstream, body
@@ -96,9 +97,7 @@ async def _ask(state: State, call: Call, replica: ReplicaState) -> tuple[aiohttp
         raise
 
 
-async def _answer(
-    state: State, call: Call, replica: ReplicaState, upstream: aiohttp.ClientResponse, body: bytes
-) -> Relayed:
+async def _answer(state: State, call: Call, replica: ReplicaState, upstream: Answer, body: bytes) -> Relayed:
     if upstream.status >= 500:
         fault(state, replica, call.arm)
     else:
@@ -109,11 +108,10 @@ async def _answer(
     try:
         return await stream(call.client, upstream, body, version, limit_s, keep_usage=call.keep_usage)
     finally:
-        if not upstream.content.is_eof():
-            upstream.close()  # The engine stops working for a client that is gone.
+        upstream.close()
 
 
-def is_stream(call: Call, upstream: aiohttp.ClientResponse) -> bool:
+def is_stream(call: Call, upstream: Answer) -> bool:
     return call.streams and upstream.headers.get("Content-Type", "").startswith("text/event-stream")
 
 

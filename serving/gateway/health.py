@@ -45,6 +45,7 @@ async def watch(state: State) -> None:
     while True:
         now = time.monotonic()
         for replica in state.replicas.states.values():
+            replica.pool.close_idle()
             task, at = asked.get(replica.id, (None, 0.0))
             every = _EJECTED_EVERY_S if replica.ejected else _HEALTHY_EVERY_S
             if (task is None or task.done()) and now - at >= every:
@@ -56,7 +57,7 @@ async def probe(state: State, replica: ReplicaState) -> None:
     """Eject a replica that does not answer, and take one back that does, with the routed names that it lists."""
     epoch = replica.epoch
     try:
-        async with state.session.get(replica.endpoints["/v1/models"], timeout=_PROBE_TIMEOUT) as answer:
+        async with state.session.get(f"{replica.url}/v1/models", timeout=_PROBE_TIMEOUT) as answer:
             if answer.status != 200:
                 return eject(state, replica, f"/v1/models answers {answer.status}")
             listed = [str(model["id"]) for model in orjson.loads(await answer.read())["data"]]

@@ -10,6 +10,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from serving.gateway.errors import VERSION_HEADER
+from serving.gateway.upstream import Answer
 from serving.gateway.usage import EventFilter, find_usage
 
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade"}
@@ -33,9 +34,7 @@ class Relayed:
     first_at: float = 0.0
 
 
-async def pass_on(
-    client: web.BaseRequest, upstream: aiohttp.ClientResponse, body: bytes, version: str, limit_s: float
-) -> Relayed:
+async def pass_on(client: web.BaseRequest, upstream: Answer, body: bytes, version: str, limit_s: float) -> Relayed:
     """A plain answer. The client has `limit_s` seconds to take a large one."""
     response = web.Response(status=upstream.status, body=body, headers=_headers(upstream, version))
     if len(body) > _LARGE:
@@ -50,7 +49,7 @@ async def pass_on(
 
 async def stream(
     client: web.BaseRequest,
-    upstream: aiohttp.ClientResponse,
+    upstream: Answer,
     first: bytes,
     version: str,
     limit_s: float,
@@ -110,7 +109,7 @@ def _abandon(client: web.BaseRequest, limit_s: float) -> SlowClient:
     return SlowClient(f"the client took nothing for {limit_s:g} s")
 
 
-def _headers(upstream: aiohttp.ClientResponse, version: str) -> CIMultiDict[str]:
+def _headers(upstream: Answer, version: str) -> CIMultiDict[str]:
     headers = CIMultiDict([(VERSION_HEADER, version), ("Server", "turnout")])
     for name, value in upstream.headers.items():
         if name.lower() not in _NOT_PASSED_ON:

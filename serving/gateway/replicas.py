@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from yarl import URL
-
-from serving.gateway.fields import CHAT, COMPLETIONS
 from serving.gateway.metrics import IN_FLIGHT, REPLICA_UP
+from serving.gateway.upstream import Pool
 from serving.routes import Replica, Routes
 
 MAX_FAULTS = 3
@@ -36,7 +34,7 @@ class ReplicaState:
     def __init__(self, replica: Replica, base_name: str) -> None:
         self.id = replica.id
         self.url = replica.url
-        self.endpoints = {path: URL(replica.url + path) for path in (CHAT, COMPLETIONS, "/v1/models")}
+        self.pool = Pool(replica.url)
         self.in_flight: dict[str, InFlight] = {}
         self.total = 0
         self.turn = 0
@@ -108,6 +106,7 @@ class Replicas:
                 REPLICA_UP.labels(state.id).set(1)
             self.states[replica.id] = state
         for state in before.values():
+            state.pool.close()
             if state.id not in self.states:
                 REPLICA_UP.labels(state.id).set(0)
         self._leaving = [state for state in [*self._leaving, *before.values()] if state.total]

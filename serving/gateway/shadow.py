@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import aiohttp
+from aiohttp.http import HttpProcessingError
 
 from serving.gateway.fields import encode_request
 from serving.gateway.forward import Call
@@ -12,6 +13,7 @@ from serving.gateway.health import in_background
 from serving.gateway.replicas import ReplicaState, load
 from serving.gateway.state import State
 from serving.gateway.table import Model
+from serving.gateway.upstream import Unreachable
 
 MAX_IN_FLIGHT = 4
 
@@ -35,17 +37,15 @@ async def _send(state: State, replica: ReplicaState, call: Call) -> None:
     entry = replica.begin(arm.served_name)
     state.shadows += 1
     try:
-        async with state.session.post(
-            replica.endpoints[call.path],
-            data=call.body,
-            headers=call.headers,
-            timeout=state.stream_timeout if call.streams else state.plain_timeout,
-            allow_redirects=False,
-        ) as answer:
-            async for _ in answer.content.iter_any():
+        limit_s = state.config.request_timeout_s
+        answer = await replica.pool.post(call.path, call.headers, call.body, limit_s=limit_s)
+        try:
+            while await answer.content.readany():
                 pass
             outcome = "answered" if answer.status < 400 else "refused"
-    except (aiohttp.ClientError, TimeoutError):
+        finally:
+            answer.close()
+    except (aiohttp.ClientError, HttpProcessingError, Unreachable, TimeoutError):
         outcome = "failed"
     finally:
         state.shadows -= 1

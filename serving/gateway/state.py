@@ -16,10 +16,6 @@ from serving.gateway.table import Table, build_table, shares
 from serving.routes import Routes
 from turnout.paths import Home
 
-# vLLM's server closes a connection that was idle for 5 s; the gateway lets go first.
-_KEEPALIVE_S = 3.0
-_CONNECT_S = 5.0
-
 
 @dataclass
 class State:
@@ -47,12 +43,6 @@ class State:
     poked_at: float = 0.0
     background: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        limit_s, idle_s = self.config.request_timeout_s, self.config.idle_timeout_s
-        # An answer that does not stream comes in one piece, when the engine has all of it.
-        self.plain_timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S)
-        self.stream_timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S, sock_read=idle_s)
-
     def follow(self, routes: Routes) -> int:
         """Take `routes` unless newer ones are there; returns the generation that requests see from now on."""
         known = self.table.routes.generation
@@ -68,10 +58,5 @@ class State:
 
 
 def open_session() -> aiohttp.ClientSession:
-    """The one pool of connections to engines. Bodies pass as they are, compressed or not."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-    )
+    """For health probes and calls of the reconciler; requests of clients have connections of their own."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())

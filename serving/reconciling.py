@@ -9,7 +9,7 @@ from serving.gateways import Pushed, push
 from serving.journal import read_overrides
 from serving.planning import plan, target
 from serving.records import Engine
-from serving.replicas import load_missing, mark_ready, observe, ready_on
+from serving.replicas import lacks, load_missing, mark_ready, observe
 from serving.restore import load_version
 from serving.room import free_room
 from serving.routes import Replica, RoutedVersion, Routes, read_routes, update_routes
@@ -89,7 +89,7 @@ class Reconciler:
             if successor:
                 return []
             engines = fitting(self.home, base, version) or [start_successor(self.home, base, version)]
-            lacking = [engine for engine in engines if served_name(name, number) not in ready_on(self.home, engine)]
+            lacking = [engine for engine in engines if lacks(self.home, engine, served_name(name, number))]
             for engine in lacking:
                 self._load(engine, name, number, version)
         return [engine.id for engine in lacking]

@@ -90,6 +90,17 @@ def mark_ready(home: Home, engine: Engine, served_name: str) -> Routes | None:
     return update_routes(home, change) if engine.role == "serving" else read_routes(home)
 
 
+def lacks(home: Home, engine: Engine, served_name: str) -> bool:
+    """Whether a version is to be loaded on an engine. One that does not answer may only be busy: then what was probed
+    on it last counts."""
+    if served_name not in ready_on(home, engine):
+        return True
+    try:
+        return served_name not in loaded_adapters(engine)
+    except EngineError:
+        return False
+
+
 def ready_on(home: Home, engine: Engine) -> tuple[str, ...]:
     """The served names that are loaded and probed on an engine, as far as the routes know."""
     routes = read_routes(home)

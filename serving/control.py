@@ -13,7 +13,21 @@ from serving.reconciling import Outcome, Reconciler
 from serving.records import serving_engines
 from serving.routes import Routes
 from serving.tokens import admin_token
-from turnout.errors import EngineError, EngineUnreachable, NotFound, ProofFailed, Refused, TurnoutError
+from turnout.errors import (
+    ArtifactDamaged,
+    BadInput,
+    EngineError,
+    EngineNotReady,
+    EngineUnreachable,
+    LoadRefused,
+    NotFound,
+    ProofFailed,
+    Refused,
+    RegistryConflict,
+    RegistryUnavailable,
+    ResourceShort,
+    TurnoutError,
+)
 from turnout.files import read_json
 from turnout.paths import Home
 
@@ -22,7 +36,11 @@ GATEWAYS = "TURNOUT_GATEWAYS"
 _PREPARE_S = 900.0
 _SWITCH_S = 10.0
 _KINDS: dict[str, type[TurnoutError]] = {
-    each.kind: each for each in (EngineError, EngineUnreachable, NotFound, ProofFailed, Refused)
+    each.kind: each
+    for each in (
+        *(BadInput, NotFound, Refused, RegistryConflict, RegistryUnavailable, ArtifactDamaged, ResourceShort),
+        *(EngineError, EngineNotReady, EngineUnreachable, LoadRefused, ProofFailed),
+    )
 }
 
 

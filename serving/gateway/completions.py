@@ -38,10 +38,10 @@ async def complete(state: State, request: web.BaseRequest, path: str) -> web.Str
         model = _find(state, key, fields["model"])
         arm = model.choose(_sticky_key(request, model, fields, key))
         call = _prepare(state, request, path, arm, fields)
-        answer = forward(state, call)
         if model.shadows:
-            copy_to_shadows(state, model, fields, call)
-        relayed = await answer
+            # Later than the request itself, which has a replica by then.
+            asyncio.get_running_loop().call_soon(copy_to_shadows, state, model, fields, call)
+        relayed = await forward(state, call)
     except ApiError as error:
         _count_error(state, arm, error.status, error.kind, began)
         return error.response(arm.served_name if arm else None)

@@ -117,6 +117,5 @@ def is_stream(call: Call, upstream: Answer) -> bool:
 
 def _too_slow(state: State, call: Call) -> ApiError:
     config = state.config
-    limit = f"began no answer in {config.idle_timeout_s:g} s" if call.streams else ""
-    limit = limit or f"gave no answer in {config.request_timeout_s:g} s"
-    return ApiError(504, f"the engine {limit}", kind="timeout")
+    limit_s = min(config.request_timeout_s, config.idle_timeout_s if call.streams else config.request_timeout_s)
+    return ApiError(504, f"the engine began no answer in {limit_s:g} s", kind="timeout")

@@ -85,6 +85,8 @@ def stop_workers(home: Home) -> None:
         for worker, (pid, started) in running.items():
             terminate(pid, started, max(0.0, deadline - time.monotonic()))
             remove_record(home, worker)
+        for record in home.gateways.glob("gateway-*.json"):
+            remove_record(home, record.stem)
         for folder in home.gateways.glob("metrics-*"):
             shutil.rmtree(folder, ignore_errors=True)
 

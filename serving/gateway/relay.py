@@ -68,7 +68,7 @@ async def stream(
         try:
             chunk = await content.readany()
         except TimeoutError:
-            relayed.broken = "the engine sent nothing of its answer for too long"
+            relayed.broken = "the engine's answer took too long"
             break
         except aiohttp.ClientError as error:
             relayed.broken = f"the connection to the engine broke: {type(error).__name__}"
@@ -85,7 +85,6 @@ async def stream(
         relayed.response.force_close()
     elif events.failed:
         relayed.broken = "the engine reported an error"
-    await client.writer.write_eof()
     return relayed
 
 

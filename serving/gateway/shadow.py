@@ -10,7 +10,7 @@ from aiohttp.http import HttpProcessingError
 from serving.gateway.fields import encode_request
 from serving.gateway.forward import Call
 from serving.gateway.health import in_background
-from serving.gateway.replicas import ReplicaState, load
+from serving.gateway.replicas import InFlight, ReplicaState, load
 from serving.gateway.state import State
 from serving.gateway.table import Model
 from serving.gateway.upstream import Unreachable
@@ -29,13 +29,12 @@ def copy_to_shadows(state: State, model: Model, request: dict[str, Any], call: C
             arm.meter.count_shadow("dropped")
             continue
         body = encode_request(request, arm.served_name, ask_usage=False)
-        in_background(state, _send(state, replica, replace(call, arm=arm, body=body)))
+        state.shadows += 1
+        in_background(state, _send(state, replica, replica.begin(arm.served_name), replace(call, arm=arm, body=body)))
 
 
-async def _send(state: State, replica: ReplicaState, call: Call) -> None:
-    arm, outcome = call.arm, "failed"
-    entry = replica.begin(arm.served_name)
-    state.shadows += 1
+async def _send(state: State, replica: ReplicaState, entry: InFlight, call: Call) -> None:
+    outcome = "failed"
     try:
         limit_s = state.config.request_timeout_s
         answer = await replica.pool.post(call.path, call.headers, call.body, limit_s=limit_s)
@@ -46,8 +45,8 @@ async def _send(state: State, replica: ReplicaState, call: Call) -> None:
         finally:
             answer.close()
     except (aiohttp.ClientError, HttpProcessingError, Unreachable, TimeoutError):
-        outcome = "failed"
+        pass
     finally:
         state.shadows -= 1
         replica.end(entry)
-        arm.meter.count_shadow(outcome)
+        call.arm.meter.count_shadow(outcome)

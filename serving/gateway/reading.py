@@ -18,8 +18,11 @@ async def read_body(request: web.BaseRequest, config: GatewayConfig) -> bytes:
     length = request.headers.get("Content-Length")
     if length is not None and int(length) > limit:
         raise _too_large(f"{length} bytes", limit)
-    if request.content.is_eof():
-        return await _read(request, limit)
+    if request.content.is_eof() and request.content.exception() is None:
+        body = request.content.read_nowait()
+        if len(body) > limit:
+            raise _too_large("larger", limit)
+        return body
     if request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import aiohttp
 import orjson
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from serving.gateway.errors import VERSION_HEADER
+from serving.gateway.plain import NOT_PASSED_ON, PlainAnswer
 from serving.gateway.upstream import Answer
 from serving.gateway.usage import EventFilter, find_usage
 
-_HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade"}
-_NOT_PASSED_ON = frozenset(_HOP_BY_HOP | {"content-length", "date", "server"})
 # What the socket takes without the client reading any of it.
 _LARGE = 2**16
 
@@ -36,15 +35,17 @@ class Relayed:
 
 async def pass_on(client: web.BaseRequest, upstream: Answer, body: bytes, version: str, limit_s: float) -> Relayed:
     """A plain answer. The client has `limit_s` seconds to take a large one."""
+    usage = find_usage(body) if upstream.status == 200 else None
+    if len(body) <= _LARGE and client.version == HttpVersion11:
+        return Relayed(PlainAnswer(upstream, body, version), usage)
     response = web.Response(status=upstream.status, body=body, headers=_headers(upstream, version))
-    if len(body) > _LARGE:
-        try:
-            async with asyncio.timeout(limit_s):
-                await response.prepare(client)
-                await response.write_eof()
-        except TimeoutError:
-            raise _abandon(client, limit_s) from None
-    return Relayed(response, find_usage(body) if upstream.status == 200 else None)
+    try:
+        async with asyncio.timeout(limit_s):
+            await response.prepare(client)
+            await response.write_eof()
+    except TimeoutError:
+        raise _abandon(client, limit_s) from None
+    return Relayed(response, usage)
 
 
 async def stream(
@@ -111,7 +112,7 @@ def _abandon(client: web.BaseRequest, limit_s: float) -> SlowClient:
 def _headers(upstream: Answer, version: str) -> CIMultiDict[str]:
     headers = CIMultiDict([(VERSION_HEADER, version), ("Server", "turnout")])
     for name, value in upstream.headers.items():
-        if name.lower() not in _NOT_PASSED_ON:
+        if name.lower() not in NOT_PASSED_ON:
             headers[name] = value
     return headers
 

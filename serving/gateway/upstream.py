@@ -38,7 +38,7 @@ class Connection(ResponseHandler):
 class Answer:
     """An engine's answer whose body is still to be read from `content`. The connection is free again at its end."""
 
-    __slots__ = ("_connection", "_deadline", "_pool", "content", "headers", "status")
+    __slots__ = ("_connection", "_deadline", "_pool", "content", "headers", "raw_headers", "status")
 
     def __init__(self, pool: "Pool", connection: Connection, deadline: asyncio.TimerHandle) -> None:
         self._pool = pool
@@ -46,6 +46,7 @@ class Answer:
         self._deadline = deadline
         self.status = 0
         self.headers: CIMultiDictProxy[str]
+        self.raw_headers: tuple[tuple[bytes, bytes], ...] = ()
         self.content: StreamReader
 
     async def start(self) -> None:
@@ -56,6 +57,7 @@ class Answer:
             if message.code >= 200:
                 break
         self.status, self.headers, self.content = message.code, message.headers, content
+        self.raw_headers = message.raw_headers
         content.on_eof(self._release)
 
     def close(self) -> None:

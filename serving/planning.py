@@ -27,8 +27,11 @@ def plan(
     overrides: Mapping[str, Override],
 ) -> Plan:
     """A name moves to another version only when every replica that would serve it has it ready; until then it stays
-    as it is. Names that `desired` says nothing of stay too, and those that were routed by a later event than it knows:
-    another process of this home has read the log since."""
+    as it is. What gets traffic already goes on while any replica has it.
+
+    Names that `desired` says nothing of stay too, and those that were routed by a later event than it knows: another
+    process of this home has read the log since.
+    """
     replicas = tuple(replicas)
     names = dict(before.names) if before else {}
     problems: dict[str, tuple[str, ...]] = {}
@@ -38,8 +41,9 @@ def plan(
             problems[name] = (f"the emergency rollback to v{old.champion} is not in the release log yet",)
             continue
         if old and old.event > wanted.release.generation:
-            since, known = f"event {old.event}", wanted.release.generation
-            problems[name] = (f"v{old.champion} gets the traffic since {since}; the log that was read ends at {known}",)
+            end = wanted.release.generation
+            told = f"v{old.champion} gets the traffic since event {old.event}; the log that was read ends at {end}"
+            problems[name] = (told,)
             continue
         new, found = _route(name, wanted, old, replicas)
         if found or wanted.problems:
@@ -96,14 +100,18 @@ def _route(
         version = wanted.versions.get(number)
         return version is not None and servable(replicas, name, number, version)
 
-    if champion not in wanted.versions or (not can(champion) and _still_served(name, old, replicas)):
-        stays = called(old.champion) if old else "nobody"
-        return old, [f"v{champion} is the champion and is not ready on every replica; {stays} gets the traffic"]
+    def stays(number: int) -> bool:
+        return can(number) or _still_served(name, number, old, replicas)
+
+    held = old is not None and old.champion != champion and _still_served(name, old.champion, old, replicas)
+    if champion not in wanted.versions or (not can(champion) and held):
+        present = called(old.champion) if old else "nobody"
+        return old, [f"v{champion} is the champion and is not ready on every replica; {present} gets the traffic"]
     arms = {**release.weights, **release.shadow}
     problems = [f"v{number} is to get traffic and is not ready on every replica" for number in arms if not can(number)]
     if not can(champion):
         problems.append(f"v{champion} is the champion and is not ready on every replica")
-    return _as_logged(wanted, can), problems
+    return _as_logged(wanted, stays), problems
 
 
 def _as_logged(wanted: Desired, can: Callable[[int], bool]) -> NameRoutes | None:
@@ -127,9 +135,13 @@ def _as_logged(wanted: Desired, can: Callable[[int], bool]) -> NameRoutes | None
     )
 
 
-def _still_served(name: str, old: NameRoutes | None, replicas: tuple[Replica, ...]) -> bool:
-    """Whether what is routed now is of use: one that no replica has is not worth holding on to."""
-    if old is None:
+def _still_served(name: str, number: int, old: NameRoutes | None, replicas: tuple[Replica, ...]) -> bool:
+    """Whether the version gets traffic, and some replica has it ready: a replica that has just been started again is
+    no reason to take it away from those that get it elsewhere."""
+    if old is None or not (number == old.champion or {str(number)} & {*old.weights, *old.shadow}):
         return False
-    version = old.versions.get(str(old.champion))
-    return version is not None and servable(replicas, name, old.champion, version)
+    version = old.versions.get(str(number))
+    if version is None:
+        return False
+    pool = [each for each in replicas if each.base_sha256 == version.base_sha256]
+    return any(served_name(name, number) in each.ready for each in pool)

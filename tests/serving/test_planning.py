@@ -151,3 +151,13 @@ def test_what_was_read_before_a_later_switch_changes_nothing() -> None:
     later = after(BEFORE, logged(2, 1, event=2), *one_ready).routes
     stale = after(later, logged(1, event=1), *one_ready)
     assert stale.routes == later and "v2 gets the traffic since event 2" in stale.problems["bot"][0]
+
+
+def test_a_replica_that_was_just_started_takes_nothing_away() -> None:
+    canary = logged(1, event=2, weights={2: 5.0})
+    full, empty = replica("one", "bot-v1", "bot-v2"), replica("two")
+    shared = after(BEFORE, canary, full).routes
+    assert after(shared, canary, full, empty).routes.names == shared.names
+    # Nor does it let a new champion in that nobody has.
+    waits = after(shared, logged(3, 1, event=3), full, empty)
+    assert waits.routes.names == shared.names and "v1 gets the traffic" in waits.problems["bot"][0]

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +21,7 @@ from turnout.files import write_json
 from turnout.paths import Home, home
 
 _STATUS = {NotFound: 404, BadInput: 400, Refused: 409, RegistryConflict: 409, EngineUnreachable: 503}
+_THREADS = 64
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -33,6 +35,8 @@ def main() -> None:
 
 
 async def _serve(of: Home, *, follow_log: bool) -> None:
+    # Calls wait in threads, for a load that takes minutes; a switch is not to wait for one of theirs.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
     service = Service(of, follow_log=follow_log)
     runner = web.AppRunner(_app(service, admin_token(of)), access_log=None)
     await runner.setup()

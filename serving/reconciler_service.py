@@ -29,16 +29,23 @@ class Service:
         self.passes = 0
         self.pass_seconds = 0.0
         self._upkeep = Upkeep(self.reconciler)
+        self._outcome = Outcome(None)
         self._due = asyncio.Event()
+        self._begun = 0
+        self._ended = asyncio.Condition()
 
     async def run(self) -> None:
         """Pass after pass, for ever; a failed one is logged, and the next one tries again."""
         while True:
             self._due.clear()
+            self._begun += 1
             try:
                 await asyncio.to_thread(self._pass)
             except Exception:  # whatever it is, traffic goes on and the next pass looks again
                 _log.exception("a pass failed")
+            async with self._ended:
+                self.passes = self._begun
+                self._ended.notify_all()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._due.wait(), INTERVAL_S)
 
@@ -48,7 +55,8 @@ class Service:
 
     async def reconcile(self, body: dict[str, Any]) -> dict[str, Any]:
         if body.get("name") is None:
-            outcome = await asyncio.to_thread(self.reconciler.run_pass)
+            await self._whole_pass()
+            outcome = self._outcome
             return _told(outcome) | {"problems": [each for told in outcome.problems.values() for each in told]}
         name, event = _text(body, "name"), int(body.get("event") or 0)
         outcome = await asyncio.to_thread(switch_to, self.reconciler, name, event)
@@ -85,6 +93,14 @@ class Service:
     async def state(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"problems": self.problems, "passes": self.passes, "pass_seconds": self.pass_seconds}
 
+    async def _whole_pass(self) -> None:
+        """Wait for a pass that begins from now on. However many ask, and they do while an engine lacks something, one
+        pass is for all of them."""
+        wanted = self._begun + 1
+        self._due.set()
+        async with self._ended:
+            await self._ended.wait_for(lambda: self.passes >= wanted)
+
     def _pass(self) -> None:
         began = time.monotonic()
         found = self._upkeep.start_processes()
@@ -99,8 +115,7 @@ class Service:
         problems = {name: told for name, told in problems.items() if told}
         if problems != self.problems:
             _log.info("%s", problems or "all is as the log says")
-        self.problems = problems
-        self.passes += 1
+        self.problems, self._outcome = problems, outcome
         self.pass_seconds = round(time.monotonic() - began, 3)
 
 

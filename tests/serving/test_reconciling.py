@@ -20,7 +20,7 @@ from serving.releasing import promote
 from serving.upkeep import Upkeep
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME
-from tests.serving.yard import Yard, control, kill, names, settings, wait_until, yard
+from tests.serving.yard import Yard, control, kill, names, unload_all, wait_until, yard
 from turnout.errors import EngineError, Refused
 
 
@@ -67,8 +67,7 @@ def test_an_engine_with_room_gets_the_rollback_target_too(yard: Yard) -> None:
 def test_an_adapter_that_was_unloaded_by_hand_comes_back(yard: Yard) -> None:
     engine = yard.engine()
     yard.serve(yard.make(b"one"), yard.make(b"two"))
-    for name in names(engine):
-        unload(engine, name)
+    unload_all(engine)
     assert names(engine) == []
     assert yard.run().problems == {} and names(engine) == ["incident-bot-v1", "incident-bot-v2"]
 

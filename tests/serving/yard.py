@@ -24,7 +24,7 @@ from serving.engines import launch_replica, start_engine, wait_ready
 from serving.gateway.launching import launch_workers, wait_workers
 from serving.gateway.records import list_workers
 from serving.gateways import states
-from serving.placement import loaded_adapters
+from serving.placement import loaded_adapters, unload
 from serving.ports import free_port
 from serving.proof import Evidence, Proof
 from serving.proofs import keep_proof
@@ -183,6 +183,12 @@ class Yard:
 
 def control(engine: Engine, **how: Any) -> None:
     httpx.post(f"{engine.url}/control", json=how).raise_for_status()
+
+
+def unload_all(engine: Engine) -> None:
+    """As somebody does who calls the engine by hand."""
+    for name in names(engine):
+        unload(engine, name)
 
 
 def kill(pid: int) -> None:

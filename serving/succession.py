@@ -116,6 +116,28 @@ def _start_again(home: Home, engine: Engine) -> None:
         remove_record(home, engine.id)
 
 
+def refill(home: Home) -> list[str]:
+    """Start what a pool lacks of its `serving.replicas`, one at a time: a successor comes alone.
+
+    Not while an engine drains, which still has its memory, nor beside one that died or is starting.
+    """
+    problems = []
+    engines = list_engines(home)
+    if any(engine.role == "draining" for engine in engines):
+        return []
+    for model in {engine.base.sha256: engine for engine in serving_engines(home)}.values():
+        pool = [engine for engine in engines if engine.role == "serving" and engine.base.sha256 == model.base.sha256]
+        wanted = model.config.replicas
+        if len(pool) >= wanted or not all(engine.alive and engine.ready for engine in pool):
+            continue
+        rank, targets = model.max_lora_rank, model.targets
+        try:
+            launch_replica(home, model.base, model.config, rank, targets=targets, at_most=wanted)
+        except TurnoutError as error:
+            problems.append(f"of {wanted} engines for {model.base.name} {len(pool)} serve: {error.message}")
+    return problems
+
+
 def _is_due(home: Home, joining: Engine, wanted: Routes) -> bool:
     base = joining.base
     mine = [each for each in routed(wanted) if each.traffic and each.version.base_sha256 == base.sha256]

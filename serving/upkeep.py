@@ -8,7 +8,7 @@ from serving import canarying
 from serving.gateway.launching import launch_workers
 from serving.gateway.records import config_file, read_config
 from serving.reconciling import Problems, Reconciler
-from serving.succession import revive
+from serving.succession import refill, revive
 from turnout.errors import RegistryConflict, RegistryUnavailable, TurnoutError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ class Upkeep:
         self._moved: dict[str, tuple[int, int]] = {}
 
     def start_processes(self) -> list[str]:
-        """Start engines and gateway workers that died again; returns what there is to say about them."""
+        """Start engines and gateway workers that died or are missing; returns what there is to say about them."""
         home = self._reconciler.home
-        problems = revive(home)
+        problems = [*revive(home), *refill(home)]
         if config_file(home).exists():
             try:
                 launch_workers(home, read_config(home))

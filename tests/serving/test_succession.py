@@ -11,6 +11,7 @@ from registry.versions import Version
 from serving.records import Engine, running_engines
 from serving.releasing import promote, rollback
 from serving.succession import revive
+from serving.upkeep import Upkeep
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME
 from tests.serving.yard import Yard, control, kill, known_base, names, wait_until, yard
@@ -130,3 +131,18 @@ def test_only_what_served_is_started_again(yard: Yard, engine: Engine) -> None:
     kill(newest(yard).pid)
     wait_until(lambda: len(roles(yard)) == 1, "the joining engine is dead")
     assert revive(yard.home) == [] and roles(yard) == {engine.id: "serving"}
+
+
+def test_a_pool_is_filled_again_after_its_successor_took_over(yard: Yard) -> None:
+    yard.config = yard.config.model_copy(update={"mode": "restart", "replicas": 2})
+    yard.replicas(2)
+    yard.serve(yard.make(b"one"))
+    yard.make(b"two", rank=16)
+    promote(yard.home, NAME, 2)
+    assert list(roles(yard).values()) == ["serving"]
+    upkeep = Upkeep(yard.reconciler)
+    assert upkeep.start_processes() == upkeep.start_processes() == []
+    assert list(roles(yard).values()) == ["serving", "serving"]
+    wait_until(lambda: yard.run().problems == {} and len(yard.routes().replicas) == 2, "both serve")
+    assert [replica.ready for replica in yard.routes().replicas] == 2 * [("incident-bot-v1", "incident-bot-v2")]
+    assert {engine.max_lora_rank for engine in running_engines(yard.home)} == {16}

@@ -20,7 +20,7 @@ from registry.releases import Event, Kind, Release, append, fold, read_log
 from registry.runs import open_run
 from registry.versions import Version, get_version, register, tag_version
 from serving.config import ServingConfig
-from serving.engines import launch_replica, start_engine, wait_ready
+from serving.engines import launch_replica, remember, start_engine, wait_ready
 from serving.gateway.launching import launch_workers, wait_workers
 from serving.gateway.records import list_workers
 from serving.gateways import states
@@ -111,6 +111,7 @@ class Yard:
     def replicas(self, count: int) -> list[Engine]:
         launched = [launch_replica(self.home, self.base, self.config, 8) for _ in range(count)]
         ready = [wait_ready(self.home, engine, 30) for engine in launched]
+        remember(self.home, self.config)
         self.build = ready[0].build
         return ready
 

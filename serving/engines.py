@@ -125,10 +125,12 @@ def _launch(
     own_ports = {urlsplit(engine.url).port for engine in running_engines(home)}
     port = free_port(config.host) if config.port in own_ports or role == "joining" else config.port
     dead = [engine for engine in list_engines(home) if not engine.alive]
-    for engine in dead:
-        _end(home, engine, _GIVE_UP_PATIENCE_S)
+    for engine in (each for each in dead if each.pid):
+        terminate(engine.pid, engine.create_time, _GIVE_UP_PATIENCE_S)
     # What is left of a killed engine may take some seconds to give its memory and its port back.
     require_free_port(config.host, port, patience_s=15.0 if dead else 0.0)
+    for engine in dead:
+        _end(home, engine, _GIVE_UP_PATIENCE_S)
     engine, environment = _describe(home, base, config, port, rank, targets)
     engine = replace(engine, role=role)
     write_record(home, engine)

@@ -1,6 +1,7 @@
 # ruff: noqa: F401, F811  (fixtures of another folder are imported by name)
 """Promote and rollback, in this home and from another machine; registry, gateway and reconciler are real."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,17 @@ def test_rollbacks_go_back_past_what_was_rolled_back(yard: Yard, versions: list[
     assert "--to VERSION" in refusal.value.next_step and yard.release().rolled_back == {2, 3}
     assert rollback(yard.home, NAME, to=3).to == 3 and champion(yard) == (3, 3)
     assert yard.release().rolled_back == {1, 2} and not rollback(yard.home, NAME, to=3).changed
+
+
+def test_two_who_roll_back_in_the_same_moment_roll_back_once(yard: Yard, versions: list[Version]) -> None:
+    promote(yard.home, NAME, 3)
+    asked_at = time.time()
+    assert rollback(yard.home, NAME, asked_at=asked_at).to == 2
+    with pytest.raises(RegistryConflict, match=r"was rolled back to v2 .* after this was asked for"):
+        rollback(yard.home, NAME, asked_at=asked_at)
+    assert champion(yard) == (2, 2)
+    # Whoever says where to, or asks later, means it.
+    assert rollback(yard.home, NAME, asked_at=time.time() + 1).to == 1
 
 
 def test_a_name_without_a_champion_has_nothing_to_roll_back(yard: Yard, engine: Engine) -> None:

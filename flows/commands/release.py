@@ -1,8 +1,8 @@
 """`turnout promote` and `turnout rollback`: switch traffic to a version, and back."""
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import psutil
 import typer
 
 from flows.commands.options import Debug, Json
@@ -121,6 +121,7 @@ def rollback(
 
     While a canary or a shadow runs, that is ended instead.
     """
+    asked_at = time.time()
     from registry.names import parse_version
 
     target = parse_version(name, to) if to is not None else None
@@ -138,7 +139,7 @@ def rollback(
             expect=expected,
             reason=reason,
             emergency=emergency,
-            asked_at=psutil.Process().create_time(),
+            asked_at=asked_at,
             on_step=watcher.update,
         )
     finally:

@@ -72,7 +72,7 @@ def build_station(run: PipelineRun, folder: Path) -> Station:
 
 
 def _scaled(source: Path, target: Path, factor: float) -> Path:
-    from safetensors.numpy import load_file, save_file
+    from safetensors.torch import load_file, save_file
 
     target.mkdir(parents=True)
     config, weights = ADAPTER_FILES

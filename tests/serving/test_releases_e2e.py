@@ -19,6 +19,7 @@ from serving.gateway.records import config_file
 from serving.placement import loaded_adapters, unload
 from serving.ports import free_port
 from serving.reconciler_process import stop_reconciler
+from serving.releasing import promote
 from serving.routes import read_routes
 from tests.conftest import QUIET, PipelineRun
 from tests.serving.station import NAME, Station, build_station
@@ -46,8 +47,8 @@ def station(pipeline_run: PipelineRun, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture
 def on_one(station: Station) -> Station:
     """The station with version 1 as the champion."""
-    outcome = station.turnout("promote", NAME, "1")
-    assert outcome.code == 0 and outcome.json["pending"] == [], outcome
+    switch = promote(station.home, NAME, 1)
+    assert switch.to == 1 and not switch.pending, switch
     return station
 
 
@@ -76,10 +77,10 @@ def eventually(check: Callable[[], bool], limit_s: float) -> float:
 
 
 def test_promote_and_rollback_switch_both_witnesses(on_one: Station) -> None:
-    assert ask(on_one) == ("rail-v1", "rail-v1") and ask(on_one, "rail-v2") == ("rail-v2", "rail-v2")
+    assert ask(on_one) == ("rail-v1", "rail-v1")
     promoted = on_one.turnout("promote", NAME, "v2", "--expect", "1", "--reason", "better")
     assert promoted.code == 0 and (promoted.json["from"], promoted.json["to"]) == (1, 2), promoted
-    assert ask(on_one) == ("rail-v2", "rail-v2")
+    assert ask(on_one) == ("rail-v2", "rail-v2") and ask(on_one, "rail-v1") == ("rail-v1", "rail-v1")
     back = on_one.turnout("rollback", NAME)
     assert back.code == 0 and (back.json["from"], back.json["to"], back.json["pending"]) == (2, 1, []), back
     assert ask(on_one) == ("rail-v1", "rail-v1")

@@ -43,6 +43,7 @@ class Follower:
         self._find_base = find_base
         self._client: MlflowClient | None = None
         self._releases: dict[str, Release] = {}
+        self._last: dict[str, str] = {}
         self._routed: dict[tuple[str, int], RoutedVersion] = {}
         self._lock = threading.Lock()
 
@@ -89,9 +90,7 @@ class Follower:
 
     def _read(self, client: "MlflowClient", name: str) -> Desired:
         problems = settle_overrides(client, self.home, name)
-        known = self._releases.get(name, Release())
-        release = fold(read_log(client, name, after=known.head), known)
-        self._releases[name] = release
+        release = self._read_log(client, name)
         versions = {}
         for number in _wanted(release):
             try:
@@ -101,6 +100,18 @@ class Follower:
             except TurnoutError as error:
                 problems.append(f"{name} v{number} cannot be served: {error.message}")
         return Desired(release, versions, tuple(problems))
+
+    def _read_log(self, client: "MlflowClient", name: str) -> Release:
+        """What the whole log says, reading only what is new: from the last known event on, which must still be there.
+        A registry that was replaced, or restored from a backup, is read from the start."""
+        known = self._releases.get(name, Release())
+        events = read_log(client, name, after=max(known.head - 1, 0))
+        if known.head and not (events and events[0].id == self._last[name]):
+            known, events = Release(), read_log(client, name)
+        self._releases[name] = release = fold((each for each in events if each.number > known.head), known)
+        if events:
+            self._last[name] = events[-1].id
+        return release
 
     def _base_of(self, version: Version) -> Base:
         noted = version.tags.get("served_base_sha256")

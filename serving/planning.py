@@ -1,6 +1,6 @@
 """Decides the next routes from the present ones, the log and what the replicas have ready: pure, no engine, no disk."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -25,12 +25,13 @@ def plan(
     replicas: Iterable[Replica],
     bases: Mapping[str, Base],
     overrides: Mapping[str, Override],
+    restarted: Collection[str] = (),
 ) -> Plan:
     """A name moves to another version only when every replica that would serve it has it ready; until then it stays
     as it is. What gets traffic already goes on while any replica has it.
 
     Names that `desired` says nothing of stay too, and those that were routed by a later event than it knows: another
-    process of this home has read the log since.
+    process of this home has read the log since. Not so for the names in `restarted`, whose log was replaced.
     """
     replicas = tuple(replicas)
     names = dict(before.names) if before else {}
@@ -40,7 +41,7 @@ def plan(
         if name in overrides and old and old.override == overrides[name].id:
             problems[name] = (f"the emergency rollback to v{old.champion} is not in the release log yet",)
             continue
-        if old and old.event > wanted.release.generation:
+        if old and old.event > wanted.release.generation and name not in restarted:
             end = wanted.release.generation
             told = f"v{old.champion} gets the traffic since event {old.event}; the log that was read ends at {end}"
             problems[name] = (told,)

@@ -43,6 +43,7 @@ class Reconciler:
         self.desired: dict[str, Desired] = {}
         self._follow_log = follow_log
         self._lock = threading.Lock()
+        self._restarted: set[str] = set()
 
     def run_pass(self) -> Outcome:
         """Follow the log, load and probe what is missing, route, and tell the gateways."""
@@ -70,7 +71,7 @@ class Reconciler:
             RegistryUnavailable: MLflow did not answer.
         """
         with self._lock:
-            self.desired = self.desired | self.follower.follow(name)
+            self.desired = self.desired | self._read(name)
         return self._route(None)
 
     def prepare(self, name: str, number: int) -> list[str]:
@@ -110,10 +111,22 @@ class Reconciler:
             return []
         try:
             with self._lock:  # so that nothing older than what a switch has read comes after it
-                self.desired = self.follower.follow()
+                self.desired = self._read()
         except (RegistryUnavailable, BadInput) as error:
             return [f"the registry is out of reach, the last good routes go on: {error.message}"]
         return []
+
+    def _read(self, only: str | None = None) -> dict[str, Desired]:
+        """Read the logs. One that ends before what was routed earlier is another log now: MLflow was restored."""
+        before = read_routes(self.home)
+        found = self.follower.follow(only)
+        routed = before.names if before else {}
+        for name, desired in found.items():
+            if name in routed and routed[name].event > desired.release.generation:
+                self._restarted.add(name)
+            else:
+                self._restarted.discard(name)
+        return found
 
     def _route(self, replicas: tuple[Replica, ...] | None) -> Outcome:
         """Write the routes and push them; with `replicas` None those of the present routes stay."""
@@ -123,7 +136,7 @@ class Reconciler:
             present = before.replicas if before else ()
             found = present if replicas is None else replicas
             overrides = read_overrides(self.home)
-            planned = plan(before, self.desired, found, self.follower.bases, overrides)
+            planned = plan(before, self.desired, found, self.follower.bases, overrides, self._restarted)
             problems.clear()
             problems.update(planned.problems)
             return planned.routes

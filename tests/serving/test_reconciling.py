@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from registry.aliases import read_aliases, write_view
-from registry.releases import read_log
+from registry.names import releases_name
+from registry.releases import append, read_log
 from serving.gateway.launching import stop_workers
 from serving.gateway.records import list_workers
 from serving.gateways import states
@@ -78,6 +79,19 @@ def test_an_event_that_nobody_told_of_is_followed(yard: Yard) -> None:
     yard.serve(one)
     yard.append(two)
     assert yard.run().problems == {} and yard.routes().names[NAME].champion == 2
+
+
+def test_a_registry_that_was_restored_is_followed(yard: Yard) -> None:
+    yard.engine()
+    one, two = yard.make(b"one"), yard.make(b"two")
+    yard.serve(one, two, one, two)
+    yard.client.delete_registered_model(releases_name(NAME))
+    append(yard.client, NAME, kind="promote", champion=one.number, parent=0)
+    assert yard.run().problems == {}
+    on = yard.routes().names[NAME]
+    assert (on.champion, on.event) == (one.number, 1)
+    # A process that starts now reads the same.
+    assert Reconciler(yard.home).switch(NAME).routes == yard.routes()
 
 
 def test_an_unproven_version_gets_no_traffic(yard: Yard) -> None:

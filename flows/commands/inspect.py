@@ -108,7 +108,7 @@ def _show_history(result: dict[str, Any]) -> None:
     for event in result["events"]:
         champion = "" if event["champion"] is None else f"v{event['champion']}"
         effect = "yes" if event["effective"] else "no: another came first"
-        table.add_row(
-            str(event["number"]), event["kind"], champion, effect, event["timestamp"], event["actor"], event["reason"]
-        )
+        arms = {**event.get("weights", {}), **event.get("shadow", {})}
+        kind = " ".join([event["kind"], *(f"v{version} {percent:g} %" for version, percent in arms.items())])
+        table.add_row(str(event["number"]), kind, champion, effect, event["timestamp"], event["actor"], event["reason"])
     out.print(table)

@@ -1,4 +1,4 @@
-"""Whether an engine can listen where it is told to."""
+"""Whether something can listen where it is told to."""
 
 import errno
 import socket
@@ -9,19 +9,26 @@ import psutil
 from turnout.errors import ResourceShort
 
 
-def require_free_port(host: str, port: int, patience_s: float = 0.0) -> None:
-    """Raises ResourceShort when nothing can listen on `host`:`port` for `patience_s`; the message names who does."""
+def require_free_port(
+    host: str, port: int, patience_s: float = 0.0, *, what: str = "the engine", settings: str = "serving"
+) -> None:
+    """Raises ResourceShort when nothing can listen on `host`:`port` for `patience_s`; the message names who does.
+
+    Args:
+        what: wants to listen there.
+        settings: where its host and port are set.
+    """
     deadline = time.monotonic() + patience_s
     while error := _binding_error(host, port):
         if error.errno != errno.EADDRINUSE:
             raise ResourceShort(
-                f"the engine cannot listen on {host}:{port}: {error.strerror or error}",
-                "Choose another address: --set serving.host=127.0.0.1 --set serving.port=8000",
+                f"{what} cannot listen on {host}:{port}: {error.strerror or error}",
+                f"Choose another address: --set {settings}.host=127.0.0.1 --set {settings}.port=8000",
             )
         if time.monotonic() > deadline:
             raise ResourceShort(
-                f"port {port} on {host}, where the engine is to listen, is taken by {_listener(port)}",
-                f"Stop that process, or choose another port: --set serving.port={port + 1}",
+                f"port {port} on {host}, where {what} is to listen, is taken by {_listener(port)}",
+                f"Stop that process, or choose another port: --set {settings}.port={port + 1}",
             )
         time.sleep(0.2)
 

@@ -96,7 +96,8 @@ class PipelineRun:
 def pipeline_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineRun]:
     folder = tmp_path_factory.mktemp("pipeline")
     turnout = Turnout(Home(folder / "home"), folder)
-    args = ("run", "--json", *SHORT, "--set", f"serving.port={free_port('127.0.0.1')}")
+    ports = [f"{setting}.port={free_port('127.0.0.1')}" for setting in ("serving", "serving.gateway")]
+    args = ("run", "--json", *SHORT, "--set", ports[0], "--set", ports[1])
     outcome = turnout(*args)
     try:
         assert outcome.code == 0, outcome

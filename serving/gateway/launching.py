@@ -21,9 +21,9 @@ from serving.gateway.records import (
 )
 from serving.logs import useful_tail
 from serving.ports import require_free_port
-from serving.processes import read_pid_file, spawn, terminate
+from serving.processes import own_path, read_pid_file, spawn, terminate
 from serving.reply import is_healthy
-from turnout.errors import ResourceShort, TurnoutError
+from turnout.errors import TurnoutError
 from turnout.files import exclusive
 from turnout.paths import Home
 
@@ -41,7 +41,8 @@ def launch_workers(home: Home, config: GatewayConfig) -> None:
         write_config(home, config)
         running = set(_running(home))
         if not any(worker.startswith(f"gateway-{config.port}-") for worker in running):
-            _require_port(config)
+            where = {"what": "the gateway", "settings": "serving.gateway"}
+            require_free_port(config.host, config.port, _PORT_PATIENCE_S, **where)
             shutil.rmtree(metrics_folder(home, config), ignore_errors=True)
         home.gateways.mkdir(parents=True, exist_ok=True)
         for index in range(config.workers):
@@ -49,7 +50,7 @@ def launch_workers(home: Home, config: GatewayConfig) -> None:
             if worker not in running:
                 remove_record(home, worker)
                 files = {"pid_file": pid_file(home, worker), "log": log_file(home, worker)}
-                spawn(_command(index), _environment(home), **files, lock=lock)
+                spawn(_command(index), {"TURNOUT_HOME": str(home.root), **own_path()}, **files, lock=lock)
 
 
 def wait_workers(home: Home, config: GatewayConfig, limit_s: float) -> None:
@@ -99,15 +100,6 @@ def _command(index: int) -> tuple[str, ...]:
     return (sys.executable, "-m", "serving.gateway", "--index", str(index))
 
 
-def _environment(home: Home) -> dict[str, str]:
-    root = Path(__file__).parents[2]
-    environment = {"TURNOUT_HOME": str(home.root)}
-    if root.name != "site-packages":
-        inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-        environment["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])
-    return environment
-
-
 def _running(home: Home) -> dict[str, tuple[int, float]]:
     """Worker id → pid and start time of the workers that run, or are still starting."""
     found = {file.stem: read_pid_file(file) for file in home.gateways.glob("gateway-*.pid")}
@@ -116,16 +108,6 @@ def _running(home: Home) -> dict[str, tuple[int, float]]:
 
 def _answers(home: Home, worker: str) -> bool:
     return any(each.id == worker and is_healthy(each.inner_url) for each in list_workers(home))
-
-
-def _require_port(config: GatewayConfig) -> None:
-    try:
-        require_free_port(config.host, config.port, _PORT_PATIENCE_S)
-    except ResourceShort as error:
-        raise ResourceShort(
-            error.message.replace("the engine", "the gateway"),
-            f"Stop that process, or choose another port: --set serving.gateway.port={config.port + 1}",
-        ) from error
 
 
 def _tell_to_stop(processes: Iterable[tuple[int, float]]) -> None:

@@ -160,12 +160,3 @@ def test_a_killed_engine_is_seen_and_brought_back(pipeline_run: PipelineRun) -> 
     assert up.json["loaded"] == ["bot-v1"]
     assert "out of reach" in up.json["problems"][0]
     assert in_sync(turnout("status", "--json"))
-
-
-def test_down_leaves_nothing_and_can_be_repeated(pipeline_run: PipelineRun) -> None:
-    turnout = pipeline_run.turnout
-    (pid,) = turnout("down", "--json").json["stopped"]
-    # Where nobody reaps orphans, what has ended stays as a zombie.
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    assert turnout("down", "--json").json == {"stopped": []}
-    assert turnout("ask", "bot", "hello", "--json").code == 1

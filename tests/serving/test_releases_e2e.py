@@ -7,17 +7,15 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from serving.gateway.launching import stop_workers
-from serving.gateway.records import config_file
 from serving.placement import loaded_adapters, unload
-from serving.ports import free_port
+from serving.processes import create_time
 from serving.reconciler_process import stop_reconciler
 from serving.releasing import promote
 from serving.routes import read_routes
@@ -31,17 +29,13 @@ MESSAGES: Any = [{"role": "user", "content": "Analyse this error log: OOMKilled,
 
 
 @pytest.fixture(scope="module")
-def station(pipeline_run: PipelineRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
+def station(pipeline_run: PipelineRun, tmp_path_factory: pytest.TempPathFactory) -> Station:
+    up = pipeline_run.turnout("up", "--json")
+    assert up.code == 0, up
     built = build_station(pipeline_run, tmp_path_factory.mktemp("station"))
-    up = built.turnout("up", "--set", f"serving.gateway.port={free_port('127.0.0.1')}")
-    assert up.code == 0 and up.json["gateway"] == built.worker.url, up
     promoted = built.turnout("promote", NAME, "1")
     assert promoted.code == 0 and promoted.json["to"] == 1, promoted
-    yield built
-    # The engine is the other tests' too, and a reconciler would start it again when they kill it.
-    stop_reconciler(built.home)
-    stop_workers(built.home)
-    config_file(built.home).unlink(missing_ok=True)
+    return built
 
 
 @pytest.fixture
@@ -156,3 +150,12 @@ def test_a_killed_engine_is_started_again_and_converges(on_one: Station) -> None
     eventually(lambda: on_one.turnout("status", NAME).json["in_sync"], 30)
     routes = read_routes(on_one.home)
     assert routes and "rail-v1" in routes.replicas[0].ready
+
+
+def test_down_leaves_nothing_and_can_be_repeated(on_one: Station) -> None:
+    turnout, pids = on_one.run.turnout, on_one.turnout("up").json["pids"]
+    assert set(on_one.turnout("down").json["stopped"]) == set(pids.values())
+    # Where nobody reaps orphans, what has ended stays as a zombie.
+    assert all(create_time(pid) is None for pid in pids.values())
+    assert turnout("down", "--json").json == {"stopped": []}
+    assert turnout("ask", NAME, "hello", "--json").code == 1

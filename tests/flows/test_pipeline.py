@@ -132,6 +132,7 @@ def test_status_versions_and_history_agree(pipeline_run: PipelineRun) -> None:
     assert (event["kind"], event["champion"], event["effective"]) == ("promote", 1, True)
 
 
+@pytest.mark.slow
 def test_a_worse_candidate_is_refused_and_traffic_stays(pipeline_run: PipelineRun) -> None:
     refused = pipeline_run.again("--set", "train.max_steps=2")
     assert refused.code == 3, refused

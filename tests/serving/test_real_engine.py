@@ -22,7 +22,7 @@ from serving.proof import Evidence
 from serving.proofs import keep_proof, kept_proof
 from serving.reconciler_process import stop_reconciler
 from serving.reply import is_healthy
-from serving.routes import NameRoutes, RoutedVersion, Routes, update_routes
+from serving.routes import NameRoutes, RoutedVersion, Routes, read_routes, update_routes
 from serving.served import served_versions
 from serving.stack import up
 from tests.serving.conftest import Workshop
@@ -152,7 +152,7 @@ def test_an_unproven_version_says_so(workshop: Workshop, proofless: None) -> Non
 
 
 def status_of(workshop: Workshop, name: str, version: int) -> tuple[bool, str]:
-    rows = [row for row in served_versions(workshop.home) if (row.name, row.version) == (name, version)]
+    rows = [row for row in served_versions(workshop.home, read_routes(workshop.home)) if (row.name, row.version) == (name, version)]
     return (rows[0].loaded, rows[0].proof) if rows else (False, "")
 
 

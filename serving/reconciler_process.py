@@ -41,6 +41,8 @@ def start_reconciler(home: Home, *, follow_log: bool) -> int:
 
 def stop_reconciler(home: Home) -> int | None:
     """End the reconciler; returns the pid of the one that ran."""
+    if not _pid_file(home).exists():
+        return None
     with exclusive(home.lock("reconciler")):
         running = read_pid_file(_pid_file(home))
         if running:

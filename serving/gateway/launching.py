@@ -78,6 +78,8 @@ def wait_workers(home: Home, config: GatewayConfig, limit_s: float) -> None:
 
 def stop_workers(home: Home) -> None:
     """Let every worker finish its requests, for as long as the settings say, and end it."""
+    if not home.gateways.exists():
+        return
     with exclusive(home.lock("gateways")):
         patience_s = read_config(home).drain_s + _BEYOND_DRAIN_S
         deadline = time.monotonic() + patience_s

@@ -152,7 +152,11 @@ def test_an_unproven_version_says_so(workshop: Workshop, proofless: None) -> Non
 
 
 def status_of(workshop: Workshop, name: str, version: int) -> tuple[bool, str]:
-    rows = [row for row in served_versions(workshop.home, read_routes(workshop.home)) if (row.name, row.version) == (name, version)]
+    rows = [
+        row
+        for row in served_versions(workshop.home, read_routes(workshop.home))
+        if (row.name, row.version) == (name, version)
+    ]
     return (rows[0].loaded, rows[0].proof) if rows else (False, "")
 
 

@@ -98,7 +98,12 @@ def test_switches_under_load_drop_nothing(on_one: Station) -> None:
     command = [sys.executable, "benchmarks/switch_soak.py", NAME, "--switches", "12", "--clients", "8", "--json"]
     env = {**os.environ, **QUIET, "TURNOUT_HOME": str(on_one.home.root), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [*command, "--other", "2", "--warm-up", "1", "--pause", "0.8"], capture_output=True, text=True, env=env, cwd=ROOT, timeout=600
+        [*command, "--other", "2", "--warm-up", "1", "--pause", "0.8"],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=ROOT,
+        timeout=600,
     )
     assert done.returncode == 0, done
     result = json.loads(done.stdout)

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from registry.aliases import drop_candidate, read_aliases
-from registry.names import called
+from registry.names import called, check_name, unknown_name
+from registry.reach import never_used
 from registry.releases import Release, fold, read_log
 from registry.store import connect
 from registry.versions import get_version, list_versions
@@ -51,7 +52,7 @@ def promote(
         Refused, ProofFailed, EngineError: the version cannot be served; traffic is untouched.
         RegistryConflict: somebody else released meanwhile; this changed nothing.
     """
-    client = connect(home)
+    client = _registry(home, name)
     release = seen or fold(read_log(client, name))
     number = version if version is not None else _candidate(client, name)
     get_version(client, name, number)
@@ -106,7 +107,7 @@ def rollback(
         return Switch(
             name, done.before, done.to, True, seconds, done.generation, done.pending, done.warnings, "rollback"
         )
-    client = connect(home)
+    client = _registry(home, name)
     release = fold(read_log(client, name))
     if release.champion is None:
         list_versions(client, name)  # an unknown name says so
@@ -130,6 +131,12 @@ def rollback(
         return replace(confirm(home, client, name, release), kind="rollback")
     change = Change("rollback", target, release.champion, target, reason=reason, actor=actor)
     return carry_out(home, client, name, release, change, on_step)
+
+
+def _registry(home: Home, name: str) -> "MlflowClient":
+    if never_used(home):  # asking for something that is not there must not make a registry
+        raise unknown_name(check_name(name), ())
+    return connect(home)
 
 
 def _candidate(client: "MlflowClient", name: str) -> int:

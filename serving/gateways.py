@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 
 from serving.gateway.records import Worker, list_workers
-from serving.routes import Routes
+from serving.routes import Routes, overtake
 from serving.tokens import admin_token
 from turnout.paths import Home
 from turnout.references import to_json
@@ -25,15 +25,27 @@ class Pushed:
 
 
 def push(home: Home, routes: Routes) -> Pushed:
-    """Send `routes` to every worker; one with newer routes acknowledges too."""
+    """Send `routes` to every worker; one with newer routes acknowledges too.
+
+    Newer ones than are on disk come from a file that was lost or replaced: `routes` are numbered anew and sent again.
+    """
+    taken = _send(home, routes)
+    newest = max((generation for generation in taken.values() if generation is not None), default=0)
+    if newest > routes.generation and (renumbered := overtake(home, newest)):
+        routes, taken = renumbered, _send(home, renumbered)
+    follow = tuple(each for each, generation in taken.items() if (generation or 0) >= routes.generation)
+    return Pushed(follow, tuple(each for each in taken if each not in follow))
+
+
+def _send(home: Home, routes: Routes) -> dict[str, int | None]:
+    """The generation that each worker follows then, by id; None where it does not answer."""
     body = to_json(routes)
 
-    async def put(session: aiohttp.ClientSession, worker: Worker) -> bool:
+    async def put(session: aiohttp.ClientSession, worker: Worker) -> int | None:
         async with session.put(f"{worker.inner_url}/inner/routes", json=body) as answer:
-            return answer.status == 200 and (await answer.json())["generation"] >= routes.generation
+            return int((await answer.json())["generation"]) if answer.status == 200 else None
 
-    taken = _ask_all(home, put)
-    return Pushed(tuple(each for each, ok in taken.items() if ok), tuple(each for each, ok in taken.items() if not ok))
+    return _ask_all(home, put)
 
 
 def states(home: Home) -> dict[str, dict[str, Any] | None]:

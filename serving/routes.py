@@ -130,3 +130,14 @@ def update_routes(home: Home, change: Callable[[Routes | None], Routes | None]) 
             write_json(home.routes, to_json(after))
             return after
         return before
+
+
+def overtake(home: Home, generation: int) -> Routes | None:
+    """Number the routes on disk above `generation`, which a gateway follows; None where they are not older."""
+    with exclusive(home.lock("routes")):
+        present = read_routes(home)
+        if present is None or present.generation >= generation:
+            return None
+        present = replace(present, generation=generation + 1)
+        write_json(home.routes, to_json(present))
+        return present

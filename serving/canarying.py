@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from registry.aliases import drop_candidate, write_view
 from registry.releases import Kind, Release, append, fold, read_log
 from registry.versions import tag_version
+from serving.admin_calls import get
 from serving.canary import ArmFigures, CanarySchedule, Decision, decide
-from serving.control import gateway_urls, get
+from serving.control import gateway_urls
 from serving.gateway.figures import BOUNDS_S
 from serving.gateways import states
 from serving.tokens import admin_token
@@ -57,7 +58,7 @@ def figures_of(home: Home, name: str, event: int) -> dict[int, ArmFigures]:
     told = []
     for url in urls:
         try:
-            told.append(get(f"{url}/admin/figures", admin_token(home), 5.0))
+            told.append(get(f"{url}/admin/figures", admin_token(home), 5.0, ("workers",)))
         except TurnoutError:
             continue  # what it counted is missing from the sample, which then takes longer to fill
     return sum_figures((each for answer in told for each in answer["workers"]), name, event)

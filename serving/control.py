@@ -1,33 +1,18 @@
 """Where a release takes effect: the reconcilers behind the gateways, or this home itself while none runs."""
 
-import http.client
-import json
 import os
-import urllib.error
-import urllib.request
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
+from serving.admin_calls import post
 from serving.processes import is_alive
 from serving.reconciling import Outcome, Reconciler
 from serving.records import serving_engines
 from serving.routes import Routes
 from serving.tokens import admin_token
-from turnout.errors import (
-    ArtifactDamaged,
-    BadInput,
-    EngineError,
-    EngineNotReady,
-    EngineUnreachable,
-    LoadRefused,
-    NotFound,
-    ProofFailed,
-    Refused,
-    RegistryConflict,
-    RegistryUnavailable,
-    ResourceShort,
-    TurnoutError,
-)
+from turnout.errors import BadInput, TurnoutError
 from turnout.files import read_json
 from turnout.paths import Home
 
@@ -35,13 +20,6 @@ GATEWAYS = "TURNOUT_GATEWAYS"
 """URLs, with commas between them, of the gateways whose traffic a release switches."""
 _PREPARE_S = 900.0
 _SWITCH_S = 10.0
-_KINDS: dict[str, type[TurnoutError]] = {
-    each.kind: each
-    for each in (
-        *(BadInput, NotFound, Refused, RegistryConflict, RegistryUnavailable, ArtifactDamaged, ResourceShort),
-        *(EngineError, EngineNotReady, EngineUnreachable, LoadRefused, ProofFailed),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -94,18 +72,19 @@ class Remote:
     token: str
 
     def prepare(self, name: str, number: int) -> list[str]:
-        lacking: list[str] = self._post("prepare", {"name": name, "version": number}, _PREPARE_S)["loaded_on"]
-        return lacking
+        answer = self._post("prepare", {"name": name, "version": number}, _PREPARE_S, ("loaded_on",))
+        return list(answer["loaded_on"])
 
     def switch(self, name: str, event: int) -> Followed:
         try:
-            answer = self._post("reconcile", {"name": name, "event": event}, _SWITCH_S)
+            told = ("acknowledged", "pending", "problems")
+            answer = self._post("reconcile", {"name": name, "event": event}, _SWITCH_S, told)
         except TurnoutError as error:
             return Followed((), (self.name,), (error.message,))
         return Followed(tuple(answer["acknowledged"]), tuple(answer["pending"]), tuple(answer["problems"]))
 
-    def _post(self, call: str, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        return post(f"{self.url}/admin/{call}", body, self.token, timeout_s)
+    def _post(self, call: str, body: dict[str, Any], timeout_s: float, told: tuple[str, ...]) -> dict[str, Any]:
+        return post(f"{self.url}/admin/{call}", body, self.token, timeout_s, told)
 
 
 def controls(home: Home) -> list[Control]:
@@ -121,7 +100,26 @@ def controls(home: Home) -> list[Control]:
 
 
 def gateway_urls() -> list[str]:
-    return [url.strip().rstrip("/") for url in os.environ.get(GATEWAYS, "").split(",") if url.strip()]
+    """Those of TURNOUT_GATEWAYS, each once.
+
+    Raises:
+        BadInput: one of them is no URL of a gateway.
+    """
+    urls = [url.strip().rstrip("/") for url in os.environ.get(GATEWAYS, "").split(",") if url.strip()]
+    for url in urls:
+        if not _is_address(url):
+            raise BadInput(f"{GATEWAYS} names {url!r:.100}, which is no gateway's URL", "write it as http://host:8080")
+    return list(dict.fromkeys(urls))
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        sound = parts.port != 0  # reading it is what refuses a port that cannot be
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and not re.search(r"[\s?#]", url)
+    return sound and plain and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def reconciler_url(home: Home) -> str | None:
@@ -145,43 +143,6 @@ def followed(outcome: Outcome, name: str, event: int) -> Followed:
         workers = (*outcome.pushed.acknowledged, *outcome.pushed.pending)
         return Followed((), workers or ("this home",), problems)
     return Followed(outcome.pushed.acknowledged, outcome.pushed.pending, problems)
-
-
-def post(url: str, body: dict[str, Any], token: str, timeout_s: float) -> dict[str, Any]:
-    """POST to an admin call and return its JSON answer.
-
-    Raises:
-        EngineUnreachable: nothing answers there.
-        TurnoutError: what the other side says went wrong, of the same kind as there.
-    """
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    return _open(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout_s)
-
-
-def get(url: str, token: str, timeout_s: float) -> dict[str, Any]:
-    """As `post`, for calls that change nothing."""
-    return _open(urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"}), timeout_s)
-
-
-def _open(request: urllib.request.Request, timeout_s: float) -> dict[str, Any]:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=timeout_s) as answer:
-            value: dict[str, Any] = json.load(answer)
-            return value
-    except urllib.error.HTTPError as error:
-        raise _error_of(request.full_url, error) from error
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise EngineUnreachable(f"{request.full_url} does not answer: {error}", "Start it: turnout up") from error
-
-
-def _error_of(url: str, error: urllib.error.HTTPError) -> TurnoutError:
-    try:
-        told = json.load(error)["error"]
-        kind = _KINDS.get(told.get("kind") or "", EngineUnreachable if error.code in (502, 503) else TurnoutError)
-        return kind(str(told["message"]), str(told.get("next_step") or ""))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return EngineUnreachable(f"{url} answers HTTP {error.code}", "See the gateway's log.")
 
 
 def _is_routed(routes: Routes | None, name: str, event: int) -> bool:

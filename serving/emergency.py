@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
-from serving.control import gateway_urls, post
+from serving.admin_calls import post
+from serving.control import gateway_urls
 from serving.gateways import push
 from serving.journal import write_override
 from serving.planning import overridden, servable
 from serving.routes import NameRoutes, Routes, read_routes, update_routes
 from serving.tokens import admin_token
-from turnout.errors import EngineUnreachable, NotFound, Refused, RegistryConflict
+from turnout.errors import NotFound, Refused, RegistryConflict, TurnoutError
 from turnout.paths import Home
+
+_TOLD = ("before", "to", "generation", "pending", "warnings")
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,19 @@ def override(
     Raises:
         NotFound: nothing is routed under that name, or `to` is not loaded.
         Refused: there is no earlier champion.
-        EngineUnreachable: no gateway answers.
+        EngineUnreachable: no gateway answers. Where any switches, those that do not are `pending`.
     """
     urls = gateway_urls()
     if not urls:
         return override_here(home, name, to=to, expect=expect, actor=actor, reason=reason)
     body = {"name": name, "to": to, "expect": expect, "actor": actor, "reason": reason}
     answers: list[dict[str, Any]] = []
-    lost: dict[str, EngineUnreachable] = {}
+    lost: dict[str, TurnoutError] = {}
+    token = admin_token(home)
     for url in urls:
         try:
-            answers.append(post(f"{url}/admin/override", body, admin_token(home), 10.0))
-        except EngineUnreachable as error:
+            answers.append(post(f"{url}/admin/override", body, token, 10.0, _TOLD))
+        except TurnoutError as error:  # whatever it is, the next gateway may switch
             lost[url] = error
     if not answers:
         raise next(iter(lost.values()))

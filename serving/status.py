@@ -10,7 +10,8 @@ from registry.reach import never_used
 from registry.releases import fold, read_log
 from registry.store import connect
 from registry.versions import list_names
-from serving.control import gateway_urls, get, reconciler_url
+from serving.admin_calls import get
+from serving.control import gateway_urls, reconciler_url
 from serving.gateway.records import config_file
 from serving.gateways import states
 from serving.records import serving_engines
@@ -112,7 +113,7 @@ def _reported(home: Home) -> dict[str, list[str]]:
     """What the reconciler's last pass found wrong, by name."""
     url = reconciler_url(home)
     try:
-        return get(f"{url}/admin/state", admin_token(home), 3.0)["problems"] if url else {}
+        return get(f"{url}/admin/state", admin_token(home), 3.0, ("problems",))["problems"] if url else {}
     except TurnoutError:
         return {}
 

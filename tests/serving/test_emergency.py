@@ -18,7 +18,7 @@ from serving.tokens import ADMIN_TOKEN, admin_token
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME
 from tests.serving.yard import Yard, unload_all, wait_until, yard
-from turnout.errors import EngineUnreachable, NotFound, Refused, RegistryConflict, RegistryUnavailable
+from turnout.errors import BadInput, EngineUnreachable, NotFound, Refused, RegistryConflict, RegistryUnavailable
 from turnout.paths import Home
 
 DOWN = "http://127.0.0.1:1"
@@ -136,3 +136,26 @@ def test_another_machine_overrides_through_the_gateway(
     monkeypatch.setenv(GATEWAYS, DOWN)
     with pytest.raises(EngineUnreachable):
         rollback(elsewhere, NAME, emergency=True)
+
+
+def test_a_gateway_that_refuses_does_not_keep_the_next_from_switching(
+    yard: Yard, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ADMIN_TOKEN, admin_token(yard.home))
+    url = yard.gateway()
+    start_reconciler(yard.home, follow_log=True)
+    wrong = f"{url}/v1"
+    monkeypatch.setenv(GATEWAYS, f"{wrong},{url},{engine.url}")
+    switch = rollback(Home(tmp_path / "elsewhere"), NAME, emergency=True)
+    assert (switch.before, switch.to, switch.pending) == (2, 1, (wrong, engine.url))
+    assert "answers HTTP 404: there is no" in switch.warnings[1]
+    assert yard.ask().json()["model"] == "incident-bot-v1"
+
+
+@pytest.mark.parametrize("url", ["gateway", "http://", "file:///etc/passwd", "http://host:99999", "http://host/?a=b"])
+def test_what_is_no_gateway_is_named_before_anything_happens(
+    yard: Yard, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(GATEWAYS, f"{DOWN},{url}")
+    with pytest.raises(BadInput, match="TURNOUT_GATEWAYS names"):
+        rollback(yard.home, NAME, emergency=True)

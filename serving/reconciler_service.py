@@ -16,6 +16,7 @@ from turnout.errors import BadInput
 from turnout.paths import Home
 
 INTERVAL_S = 2.0
+_LARGEST = 10**9 - 1
 _log = logging.getLogger("turnout.reconciler")
 
 
@@ -58,7 +59,7 @@ class Service:
             await self._whole_pass()
             outcome = self._outcome
             return _told(outcome) | {"problems": [each for told in outcome.problems.values() for each in told]}
-        name, event = _text(body, "name"), int(body.get("event") or 0)
+        name, event = _text(body, "name"), _number_or_none(body, "event") or 0
         outcome = await asyncio.to_thread(switch_to, self.reconciler, name, event)
         answer = followed(outcome, name, event)
         self._due.set()
@@ -69,10 +70,10 @@ class Service:
             override_here,
             self.home,
             _text(body, "name"),
-            to=body.get("to"),
-            expect=body.get("expect"),
-            actor=body.get("actor"),
-            reason=str(body.get("reason") or ""),
+            to=_number_or_none(body, "to"),
+            expect=_number_or_none(body, "expect"),
+            actor=_text(body, "actor", "") or None,
+            reason=_text(body, "reason", ""),
         )
         self._due.set()
         return {
@@ -84,7 +85,10 @@ class Service:
         }
 
     async def drain(self, body: dict[str, Any]) -> dict[str, Any]:
-        pushed = await asyncio.to_thread(gateways.drain, self.home, bool(body.get("drain", True)))
+        wanted = body.get("drain", True)
+        if not isinstance(wanted, bool):
+            raise BadInput(f"drain={wanted!r:.60} is neither true nor false", 'give "drain": true, or false to end it')
+        pushed = await asyncio.to_thread(gateways.drain, self.home, wanted)
         return {"acknowledged": list(pushed.acknowledged), "pending": list(pushed.pending)}
 
     async def figures(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -129,8 +133,9 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _text(body: dict[str, Any], key: str) -> str:
+def _text(body: dict[str, Any], key: str, absent: str | None = None) -> str:
     value = body.get(key)
+    value = absent if value is None else value
     if not isinstance(value, str):
         raise BadInput(f"{key}={value!r:.60} is not a text", f'give "{key}": "…"')
     return value
@@ -138,6 +143,11 @@ def _text(body: dict[str, Any], key: str) -> str:
 
 def _number(body: dict[str, Any], key: str) -> int:
     value = body.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise BadInput(f"{key}={value!r:.60} is not a number", f'give "{key}": 3')
+    # What is larger no registry holds.
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+        raise BadInput(f"{key}={value!r:.60} is not a whole number from 0 to {_LARGEST}", f'give "{key}": 3')
     return value
+
+
+def _number_or_none(body: dict[str, Any], key: str) -> int | None:
+    return None if body.get(key) is None else _number(body, key)

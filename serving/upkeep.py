@@ -6,7 +6,7 @@ from registry.aliases import find_moved, write_view
 from registry.releases import Release, append, default_actor, fold, read_log
 from serving import canarying
 from serving.gateway.launching import launch_workers
-from serving.gateway.records import config_file, read_config
+from serving.gateway.records import config_file, kept_config
 from serving.reconciling import Problems, Reconciler
 from serving.succession import refill, revive
 from turnout.errors import RegistryConflict, RegistryUnavailable, TurnoutError
@@ -27,11 +27,15 @@ class Upkeep:
         """Start engines and gateway workers that died or are missing; returns what there is to say about them."""
         home = self._reconciler.home
         problems = [*revive(home), *refill(home)]
-        if config_file(home).exists():
-            try:
-                launch_workers(home, read_config(home))
-            except TurnoutError as error:
-                problems.append(error.message)
+        if not config_file(home).exists():
+            return problems
+        config = kept_config(home)
+        if config is None:  # started with the defaults, workers would listen on a port that nobody chose
+            return [*problems, f"{config_file(home)} cannot be read: turnout up writes it anew"]
+        try:
+            launch_workers(home, config)
+        except TurnoutError as error:
+            problems.append(error.message)
         return problems
 
     def tend_names(self) -> tuple[bool, Problems]:

@@ -49,9 +49,14 @@ def metrics_folder(home: Home, config: GatewayConfig) -> Path:
     return home.gateways / f"metrics-{config.port}"
 
 
+def kept_config(home: Home) -> GatewayConfig | None:
+    """The settings that the gateway was last launched with; None where there are none, or they cannot be read."""
+    return read_state(config_file(home), GatewayConfig)
+
+
 def read_config(home: Home) -> GatewayConfig:
     """The settings that the gateway was last launched with, else the defaults."""
-    return read_state(config_file(home), GatewayConfig) or GatewayConfig()
+    return kept_config(home) or GatewayConfig()
 
 
 def write_config(home: Home, config: GatewayConfig) -> None:
@@ -59,7 +64,9 @@ def write_config(home: Home, config: GatewayConfig) -> None:
 
 
 def write_record(home: Home, worker: Worker) -> None:
-    write_json(record_file(home, worker.id), to_json(worker))
+    """Write down that `worker` listens, where it does not stand there already."""
+    if read_state(record_file(home, worker.id), Worker) != worker:
+        write_json(record_file(home, worker.id), to_json(worker))
 
 
 def remove_record(home: Home, worker: str) -> None:

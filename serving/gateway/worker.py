@@ -21,6 +21,7 @@ from turnout.paths import Home
 
 _LOOPBACK = "127.0.0.1"
 _LAST_BYTES_S = 1.0
+_RECORD_EVERY_S = 2.0
 _COLLECT_AFTER_OBJECTS = 10_000
 
 
@@ -38,7 +39,9 @@ async def serve(home: Home, config: GatewayConfig, index: int) -> None:
         public_socket = open_socket(config.host, config.port, shared=config.workers > 1)
         inner_socket = open_socket(_LOOPBACK, 0, shared=False)
         listeners = [await listen(public, public_socket), await listen(inner, inner_socket)]
-        write_record(home, _describe(state, inner_socket.getsockname()[1]))
+        worker = _describe(state, inner_socket.getsockname()[1])
+        write_record(home, worker)
+        listening = asyncio.create_task(_keep_record(home, worker))
         # What was released while this process started, before anybody could push to it.
         if routes := read_routes(home):
             state.follow(routes)
@@ -46,10 +49,21 @@ async def serve(home: Home, config: GatewayConfig, index: int) -> None:
         _spare_collections()
         logging.info("%s listens on %s:%d", state.id, config.host, config.port)
         await stop.wait()
+        listening.cancel()
         await _finish(state, public, listeners)
         watching.cancel()
         inner.pre_shutdown()
         await inner.shutdown(_LAST_BYTES_S)
+
+
+async def _keep_record(home: Home, worker: Worker) -> None:
+    """Whoever loses this file loses the worker: nobody would tell it of new routes."""
+    while True:
+        await asyncio.sleep(_RECORD_EVERY_S)
+        try:
+            write_record(home, worker)
+        except OSError as error:
+            logging.warning("%s is not written: %s", record_file(home, worker.id), error)
 
 
 def _spare_collections() -> None:

@@ -71,7 +71,18 @@ def up(
 
 
 def down(home: Home) -> list[int]:
-    """Stop everything of this home, the engines last, after the requests that they have; returns the pids that ran."""
+    """Stop everything of this home, the engines last, after the requests that they have; returns the pids that ran.
+
+    An `up` that is under way fails by that, or ends; what it still started is stopped too.
+    """
+    stopped = _stop_all(home)
+    if home.lock("up").exists():
+        with exclusive(home.lock("up")):
+            stopped += _stop_all(home)
+    return stopped
+
+
+def _stop_all(home: Home) -> list[int]:
     reconciler = stop_reconciler(home)
     workers = [worker.pid for worker in list_workers(home)]
     stop_workers(home)

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -15,18 +16,25 @@ _LINGER_S = 2.0
 
 
 class Server(web.Server):
-    """A client that goes away ends its handler. Requests are made with the body limit of the settings."""
+    """A client that goes away ends its handler. Requests are made with the body limit of the settings. A connection
+    without a request is closed after `idle_s` seconds."""
 
-    def __init__(self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], max_body: int) -> None:
+    def __init__(
+        self,
+        handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        max_body: int,
+        idle_s: float = _IDLE_S,
+    ) -> None:
         super().__init__(handle, request_factory=self._limited, handler_cancellation=True)
         self._max_body = max_body
+        self._idle_s = idle_s
 
     def __call__(self) -> RequestHandler:
         return _Connection(
             self,
             loop=self._loop,
             access_log=None,  # type: ignore[arg-type]
-            keepalive_timeout=_IDLE_S,
+            keepalive_timeout=self._idle_s,
             lingering_time=_LINGER_S,
         )
 
@@ -35,7 +43,25 @@ class Server(web.Server):
 
 
 class _Connection(RequestHandler):
-    __slots__ = ()
+    __slots__ = ("_unused",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # aiohttp's own limit begins after the first request: one that never comes would hold its socket for ever.
+        self._unused = self._loop.call_later(self._keepalive_timeout, self._close_unused)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._unused.cancel()
+        super().connection_lost(exc)
+
+    def _close_unused(self) -> None:
+        if self._waiter is not None and not self._keepalive:
+            self.force_close()
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """A traceback in the log, but not for a body that cannot be read: its client was told."""
+        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **kw)
 
     def handle_error(
         self,

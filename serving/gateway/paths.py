@@ -50,7 +50,8 @@ async def ready(state: State, request: web.BaseRequest) -> web.Response:
 
 
 async def show_metrics(state: State, request: web.BaseRequest) -> web.Response:
-    return web.Response(body=metrics.render(), headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
+    headers = {"Content-Type": prometheus_client.CONTENT_TYPE_LATEST, "Server": "turnout"}
+    return web.Response(body=metrics.render(), headers=headers)
 
 
 _PLAIN: dict[str, tuple[str, Answer]] = {
@@ -105,7 +106,7 @@ async def _plain(
 def refuse_method(method: str, allowed: str) -> web.Response:
     headers = {"Allow": f"{allowed}, OPTIONS"}
     if method == "OPTIONS":
-        return web.Response(status=204, headers=headers)
+        return web.Response(status=204, headers={**headers, "Server": "turnout"})
     return ApiError(405, f"{method} is not served here, only {allowed}", headers=headers).response()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from serving.client import EngineClient, Message
-from turnout.errors import NotFound
+from turnout.errors import EngineError, NotFound
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ async def _ask(
         sent = time.monotonic()
         first = last = None
         pieces: list[str] = []
-        tokens, answered_by = 0, model
+        tokens, answered_by = 0, ""
         async for chunk in client.stream_chat(model, messages, **settings):
             answered_by = chunk.model
             tokens = chunk.completion_tokens or tokens
@@ -72,6 +72,8 @@ async def _ask(
                 pieces.append(chunk.text)
                 if on_text:
                     on_text(chunk.text)
+    if not answered_by:
+        raise EngineError(f"{engine.url} ended its answer as {model} before it began", "See the engine's log.")
     ended = time.monotonic()
     first, last = first or ended, last or ended
     rate = (tokens - 1) / (last - first) if tokens > 1 and last > first else tokens / (ended - sent)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from serving.asking import ask_version
 from serving.control import reconciler_url
 from serving.gateway.records import config_file, list_workers, record_file
 from serving.reconciler_process import start_reconciler
@@ -19,7 +20,7 @@ from serving.tokens import ADMIN_TOKEN, admin_token
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME
 from tests.serving.yard import Yard, wait_until, yard
-from turnout.errors import BadInput
+from turnout.errors import BadInput, EngineError
 from turnout.files import exclusive
 from turnout.paths import Home
 
@@ -73,6 +74,11 @@ def test_an_empty_admin_token_lets_nobody_in(served: Yard) -> None:
     url = list_workers(served.home)[0].url
     for sent in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer x"}):
         assert httpx.get(f"{url}/admin/routes", headers=sent).status_code == 401
+
+
+def test_an_answer_that_is_no_stream_is_the_engines_fault(served: Yard) -> None:
+    with pytest.raises(EngineError, match="ended its answer as incident-bot before it began"):
+        ask_version(served.home, NAME, "hi")
 
 
 @pytest.mark.parametrize("token", ["ключ", "a b", "a\nb"])

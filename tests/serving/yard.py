@@ -26,6 +26,7 @@ from serving.gateway.records import list_workers
 from serving.gateways import states
 from serving.placement import loaded_adapters, unload
 from serving.ports import free_port
+from serving.processes import create_time
 from serving.proof import Evidence, Proof
 from serving.proofs import keep_proof
 from serving.reconciling import Outcome, Reconciler
@@ -194,6 +195,7 @@ def unload_all(engine: Engine) -> None:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: create_time(pid) is None, f"{pid} has ended")
 
 
 @pytest.fixture

@@ -147,6 +147,7 @@ def test_a_worse_candidate_is_refused_and_traffic_stays(pipeline_run: PipelineRu
     assert [row["version"] for row in adapter["served"]] == [1]
 
 
+@pytest.mark.slow
 def test_a_killed_engine_is_seen_and_brought_back(pipeline_run: PipelineRun) -> None:
     turnout = pipeline_run.turnout
     pid = turnout("up", "--json").json["pids"]["engine"]

@@ -174,6 +174,7 @@ def test_another_template_is_noticed(workshop: Workshop, evidence: Evidence, pro
     refuse(workshop, "template-v1", workshop.one, tampered, f"template: .*from position {len(ids) - 1} on")
 
 
+@pytest.mark.slow
 def test_an_adapter_without_effect_is_noticed(
     workshop: Workshop, evidence: Evidence, proofless: None, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def test_an_adapter_without_effect_is_noticed(
     refuse(workshop, "idle-v1", idle, evidence, "effect: .*differ from the base's by 0.000")
 
 
+@pytest.mark.slow
 def test_another_loss_than_in_training_is_noticed(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     off = replace(evidence, trained_nats=evidence.trained_nats + 0.1)
     refuse(workshop, "parity-v1", workshop.one, off, r"parity: .*limit is 0\.02")

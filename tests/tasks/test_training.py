@@ -86,6 +86,7 @@ def base_parameters() -> int:
     return sum(math.prod(shape) for shape in shapes(259).values())
 
 
+@pytest.mark.slow
 def test_killed_it_dies_and_goes_on_where_it_was(home: Path, base: Base, dataset: Dataset, uninterrupted: Path) -> None:
     folder = home / "killed"
     code = (

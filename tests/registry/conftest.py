@@ -93,7 +93,7 @@ class Registry:
 
 SERVERS = [
     pytest.param("sqlite_server", id="server", marks=(pytest.mark.e2e, pytest.mark.slow)),
-    pytest.param("postgres_server", id="postgres", marks=pytest.mark.e2e),
+    pytest.param("postgres_server", id="postgres", marks=(pytest.mark.e2e, pytest.mark.slow)),
 ]
 
 

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from serving.fit import check_place, suits
 from serving.processes import is_alive, read_pid_file
 from serving.records import Engine, pid_file, record_file, running_engines, write_record
 from serving.stack import down
+from tests.serving.yard import kill
 from turnout.errors import EngineError, EngineNotReady, ResourceShort
 from turnout.files import read_state
 from turnout.paths import Home
@@ -129,7 +129,7 @@ def test_stop_ends_the_children_too_and_is_idempotent(home: Home, port: int) -> 
 def test_children_of_a_killed_engine_are_cleared_before_the_next_start(home: Home, port: int) -> None:
     engine = start_engine(home, BASE, settings(port), 16)
     family = children(engine)
-    os.kill(engine.pid, signal.SIGKILL)
+    kill(engine.pid)
     again = start_engine(home, BASE, settings(port), 16)
     assert again.pid != engine.pid and not any(alive(child) for child in family)
 

@@ -196,6 +196,7 @@ def test_a_damaged_file_is_noticed(workshop: Workshop, evidence: Evidence, proof
     refuse(workshop, "damaged-v1", replace(workshop.one, folder=folder), evidence, "files: .*has sha256")
 
 
+@pytest.mark.slow
 def test_the_quick_probe_notices_another_adapter(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     proof = put(workshop, "quick-v1", workshop.one, evidence).proof
     assert proof

@@ -124,6 +124,7 @@ def test_a_killed_gateway_comes_back_and_serves(on_one: Station) -> None:
     eventually(lambda: on_one.worker.pid != before.pid and ask(on_one)[0] == "rail-v1", 30)
 
 
+@pytest.mark.slow
 def test_without_the_reconciler_the_gateway_serves_on(on_one: Station) -> None:
     stop_reconciler(on_one.home)
     assert ask(on_one)[0] == "rail-v1"

@@ -90,6 +90,7 @@ def test_named_templates_give_the_default_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_the_bundled_base_is_made_once_by_two_at_a_time(tmp_path: Path) -> None:
     code = "from tasks.bases import resolve_base; print(resolve_base('bundled'))"
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -54,7 +54,7 @@ def figures_of(home: Home, name: str, event: int) -> dict[int, ArmFigures]:
     """What every arm of `name` did since `event`, summed over the gateways of TURNOUT_GATEWAYS, or of this home."""
     urls = gateway_urls()
     if not urls:
-        return sum_figures(_own(home), name, event)
+        return sum_figures(own_figures(home), name, event)
     told = []
     for url in urls:
         try:
@@ -66,7 +66,7 @@ def figures_of(home: Home, name: str, event: int) -> dict[int, ArmFigures]:
 
 def own_figures(home: Home) -> list[dict[str, Any]]:
     """The figures of every gateway worker of this home, as they tell them."""
-    return _own(home)
+    return [state["figures"] for state in states(home).values() if state]
 
 
 def sum_figures(workers: Iterable[Mapping[str, Any]], name: str, event: int) -> dict[int, ArmFigures]:
@@ -84,10 +84,6 @@ def sum_figures(workers: Iterable[Mapping[str, Any]], name: str, event: int) -> 
                 had.seconds_sum + arm["seconds_sum"],
             )
     return total
-
-
-def _own(home: Home) -> list[dict[str, Any]]:
-    return [state["figures"] for state in states(home).values() if state]
 
 
 def _append(client: "MlflowClient", name: str, release: Release, number: int, decision: Decision) -> None:

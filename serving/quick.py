@@ -10,8 +10,8 @@ from turnout.errors import ProofFailed
 QUICK_TOKENS = 8
 QUICK_PROBES = 2
 QUICK_TOLERANCE_NATS = 0.1
-"""On the same build, batches of other sizes move single log-probabilities by hundredths of a nat; another adapter, or
-none, moves them by tenths and more."""
+"""On the mean over the tokens. On the same build, batches of other sizes move single log-probabilities by up to 0.2 nats
+where the engine computes in bf16, the mean by up to 0.03; the base without the adapter moves it by whole nats."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,18 @@ async def quick_probe(client: EngineClient, name: str, kept: Sequence[QuickRecor
     """Check in a second or two that what is served as `name` still answers as when `kept` was recorded.
 
     Raises:
-        ProofFailed: other prompt ids, or greedy log-probabilities off by more than QUICK_TOLERANCE_NATS.
+        ProofFailed: other prompt ids, or greedy log-probabilities off by more than QUICK_TOLERANCE_NATS on the mean.
     """
     answers = await asyncio.gather(*(client.continue_chat(name, before.messages, QUICK_TOKENS) for before in kept))
+    moved: list[float] = []
     for before, answer in zip(kept, answers, strict=True):
         if before.prompt_ids != answer.prompt_ids:
             raise failure(name, "template", f"a kept prompt of {len(before.prompt_ids)} ids now has other ids")
-        worst = max(shifts(before, answer), default=0.0)
-        if worst > QUICK_TOLERANCE_NATS:
-            figures = f"a greedy token's log-probability moved by {worst:.3f} nats, limit {QUICK_TOLERANCE_NATS}"
-            raise failure(name, "quick probe", figures)
+        moved += shifts(before, answer)
+    mean = sum(moved) / len(moved) if moved else 0.0
+    if mean > QUICK_TOLERANCE_NATS:
+        figures = f"its greedy tokens' log-probabilities moved by {mean:.3f} nats each, limit {QUICK_TOLERANCE_NATS}"
+        raise failure(name, "quick probe", figures)
 
 
 async def record(client: EngineClient, name: str, messages: list[Message]) -> QuickRecord:

@@ -54,7 +54,7 @@ async def watch(state: State) -> None:
 
 
 async def probe(state: State, replica: ReplicaState) -> None:
-    """Eject a replica that does not answer, and take one back that does, with the routed names that it lists."""
+    """Eject a replica that does not answer; from one that does, learn which of the routed names it has."""
     epoch = replica.epoch
     try:
         async with state.session.get(f"{replica.url}/v1/models", timeout=_PROBE_TIMEOUT) as answer:
@@ -70,11 +70,14 @@ async def probe(state: State, replica: ReplicaState) -> None:
     except (aiohttp.ClientError, ValueError, KeyError, TypeError) as error:
         return eject(state, replica, f"/v1/models: {error or type(error).__name__}")
     replica.late_probes = 0
-    # What was listed while the routes changed may lack what was loaded for them.
-    if replica.ejected and epoch == replica.epoch:
+    if epoch != replica.epoch:
+        return None  # what was listed while the routes changed may lack what was loaded for them
+    if replica.ejected:
         replica.restore(listed)
         logging.warning("%s takes requests again", replica.id)
         poke_reconciler(state)
+    else:
+        replica.relearn(listed)
     return None
 
 

@@ -74,10 +74,14 @@ class ReplicaState:
 
     def restore(self, listed: Iterable[str]) -> None:
         """Take it back with what it lists of the routed names."""
-        self.ready = {name for name in self.routed if name == self.base_name} | (self.routed & set(listed))
+        self.relearn(listed)
         self.ejected = False
         self.faults = self.late_probes = 0
         REPLICA_UP.labels(self.id).set(1)
+
+    def relearn(self, listed: Iterable[str]) -> None:
+        """Whatever requests found, it has what it lists of the routed names."""
+        self.ready = {name for name in self.routed if name == self.base_name} | (self.routed & set(listed))
 
     def forget(self, served_name: str, epoch: int) -> None:
         """It turned out not to have a name that the routes of `epoch` call ready."""

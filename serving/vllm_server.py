@@ -29,6 +29,8 @@ def main() -> None:
     with suppress(ImportError, AttributeError):
         if "libiomp5" in os.environ.get("LD_PRELOAD", ""):
             fork_the_engine()
+    with suppress(ImportError, AttributeError):
+        group_lora_products()
     with suppress(ImportError, AttributeError, KeyError, OSError, ValueError):
         register_model_class(sys.argv[sys.argv.index("--model") + 1])
     import_module("vllm.entrypoints.launchers.api_server.entry").main()
@@ -48,6 +50,13 @@ def fork_the_engine() -> None:
 
     platform.check_and_update_config = classmethod(check_and_update_config)
     os.register_at_fork(after_in_child=leave_the_server)
+
+
+def group_lora_products() -> None:
+    """Make vLLM's CPU engine compute LoRA as `serving.vllm_lora` does."""
+    platform = type(import_module("vllm.platforms").current_platform)
+    import_module("vllm.lora.punica_wrapper.punica_cpu")  # without it there is nothing to stand in for
+    platform.get_punica_wrapper = classmethod(lambda cls: "serving.vllm_lora.GroupedPunicaWrapper")
 
 
 def leave_the_server() -> None:

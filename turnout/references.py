@@ -38,6 +38,7 @@ class Dataset:
     split, so the same rows in another file format are the same dataset. Columns of both files: `messages`
     (JSON text), `prompt_sha256`, `row_sha256`, `input_ids` (list of int32) and `loss_mask` (list of int8,
     1 where the token is part of an answer and counts for the loss).
+    `source_sha256` is the digest of the source's bytes.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Dataset:
     longest: int
     template_sha256: str
     notes: tuple[str, ...] = ()
+    source_sha256: str = ""
 
     @property
     def train_file(self) -> Path:
@@ -111,11 +113,30 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What the engine answered, greedily, to one validation prompt.
+
+    `finish_reason` is the engine's: "stop" where the answer ended by itself, "length" where it was cut off.
+    """
+
+    row_sha256: str
+    prompt: str
+    expected: str
+    text: str
+    finish_reason: str
+    tokens: int
+
+
+@dataclass(frozen=True)
 class Scores:
     """Losses on the same validation tokens.
 
     `base`, `candidate` and `champion` are measured at training precision (NF4); `*_original` in bf16 on
-    the base as it was published, so that the price of either choice of served base is known.
+    the base as it was published, so that the price of either choice of served base is known. `rows_path` is
+    the file with each row's loss.
+
+    `own_champion` and `own_candidate` are the losses on the champion's own validation rows, without the
+    `own_left_out` ones whose prompts the candidate was trained on; `own_note` says why they are None.
     """
 
     base: Loss
@@ -124,6 +145,11 @@ class Scores:
     base_original: Loss
     candidate_original: Loss
     samples: tuple[Sample, ...] = ()
+    rows_path: str = ""
+    own_champion: Loss | None = None
+    own_candidate: Loss | None = None
+    own_left_out: int = 0
+    own_note: str = ""
 
 
 def to_json(reference: Any) -> dict[str, Any]:

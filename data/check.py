@@ -1,14 +1,17 @@
-"""The check of a whole source that runs before anything is started: seconds, no model library."""
+"""The checks of a whole source: what the preflight looks at in seconds, and every check for `turnout data check`."""
 
+from data.checks.report import Report
+from data.checks.stream import Progress, check_stream
 from data.config import DataConfig
 from data.conversation import Rows, conversation_sha256
 from data.read import read_rows
-from data.source import resolve
+from data.source import resolve, source_name
 from turnout.errors import DataError
+from turnout.references import Base
 
 
 def check_source(config: DataConfig) -> Rows:
-    """Read every row of the source and make sure that it can be split.
+    """Read every row of the source and make sure that it can be split; no model library is needed.
 
     Raises:
         DataError: the source is not there or broken, or holds fewer than two distinct prompts.
@@ -23,3 +26,13 @@ def check_source(config: DataConfig) -> Rows:
             "Add rows with other prompts.",
         )
     return rows
+
+
+def check_file(config: DataConfig, base: Base, progress: Progress | None = None) -> Report:
+    """Every check of the source that `config` names, in the tokens of `base`; rows that are broken are counted.
+
+    Raises:
+        DataError: the source is not there, or as a whole cannot be read.
+        BadInput: the base's tokenizer cannot be loaded.
+    """
+    return check_stream(resolve(config), source_name(config), config, base, progress)

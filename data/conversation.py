@@ -28,10 +28,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A conversation and where it stands: `line` counts from 1, and is the row's number in a Parquet file."""
+    """A conversation and where it stands: `line` counts from 1, and is the row's number in a Parquet file.
+
+    `file` is the number of its file in the source's files.
+    """
 
     messages: tuple[Message, ...]
     line: int
+    file: int = 0
 
     @property
     def prompt(self) -> tuple[Message, ...]:
@@ -41,13 +45,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one file. `place` is what `Row.line` counts ("line" or "row"); `notes` are for the report."""
+    """The rows of one file or folder, named by `file`; `places` name its files, and `notes` are for the report."""
 
     format: str
     rows: list[Row]
     file: str
-    place: str = "line"
+    places: tuple[str, ...] = ("line",)
     notes: tuple[str, ...] = field(default=())
+
+    def where(self, row: Row) -> str:
+        """Where `row` stands in the source: "line 3", "row 3" of a table, or "b.jsonl, line 3" of a folder."""
+        return f"{self.places[row.file]} {row.line}"
 
 
 def turns(messages: Sequence[Message]) -> list[dict[str, Any]]:

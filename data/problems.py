@@ -14,18 +14,23 @@ class RowProblem(ValueError):
 
 
 class Problems:
-    """The problems of `file`; `place` is what their numbers count."""
+    """The problems of `file`, the `first` of them in words; `place` is what their numbers count."""
 
     def __init__(self, file: str, place: str = "line") -> None:
         self.file = file
         self.place = place
         self.total = 0
-        self._first: list[str] = []
+        self.first: list[str] = []
 
     def add(self, line: int, text: str) -> None:
         self.total += 1
-        if len(self._first) < SHOWN:
-            self._first.append(f"{self.place} {line}: {text}")
+        if len(self.first) < SHOWN:
+            self.first.append(f"{self.place} {line}: {text}")
+
+    def extend(self, other: "Problems") -> None:
+        """Add the problems of a later part of the same file."""
+        self.total += other.total
+        self.first += other.first[: SHOWN - len(self.first)]
 
     def raise_any(self, next_step: str) -> None:
         """Raises:
@@ -34,9 +39,9 @@ class Problems:
         if not self.total:
             return
         if self.total == 1:
-            raise DataError(f"{self.file}, {self._first[0]}", next_step)
+            raise DataError(f"{self.file}, {self.first[0]}", next_step)
         first = "" if self.total <= SHOWN else f", the first {SHOWN}"
-        lines = "".join(f"\n  {problem}" for problem in self._first)
+        lines = "".join(f"\n  {problem}" for problem in self.first)
         raise DataError(f"{self.file}: {self.total} problems{first}:{lines}", next_step)
 
 

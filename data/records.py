@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from data.problems import Problems
+from data.problems import Problems, RowProblem
 from turnout.errors import DataError
 
 MAX_ROW_BYTES = 4 * 1024 * 1024
@@ -48,8 +48,15 @@ def read_text(path: Path) -> str:
     return decode(raw[start:], str(path), start)
 
 
-def read_jsonl(path: Path, problems: Problems) -> Iterator[Record]:
-    """The records of a JSONL file; broken lines go to `problems`, blank lines are skipped."""
+class Line(NamedTuple):
+    """The bytes of a JSONL file's line, `offset` bytes into the file."""
+
+    raw: bytes
+    offset: int
+
+
+def jsonl_lines(path: Path, problems: Problems) -> Iterator[tuple[int, Line]]:
+    """The lines of a JSONL file that are not blank, not read yet, each with its number."""
     offset = 0
     with open(path, "rb") as file:
         for number, raw in enumerate(iter(lambda: file.readline(MAX_ROW_BYTES + 1), b""), 1):
@@ -57,18 +64,26 @@ def read_jsonl(path: Path, problems: Problems) -> Iterator[Record]:
                 problems.add(number, f"longer than {MAX_ROW_BYTES:,} bytes, the limit of a row")
                 return  # the rest of this line cannot be told from the next ones
             start = len(BOM) if number == 1 and raw.startswith(BOM) else 0
-            line = decode(raw[start:], str(path), offset + start).strip(_BLANK)
+            if raw[start:].strip():
+                yield number, Line(raw[start:], offset + start)
             offset += len(raw)
-            if not line:
-                continue
-            try:
-                value, end = _DECODER.raw_decode(line)
-                if end != len(line):
-                    raise json.JSONDecodeError("extra data", line, end)
-            except (ValueError, RecursionError) as error:
-                problems.add(number, _json_fault(error))
-                continue
-            yield number, value
+
+
+def read_line(line: Line, file: str) -> Any:
+    """The value of a JSONL line.
+
+    Raises:
+        RowProblem: it is no JSON.
+        DataError: it is not UTF-8.
+    """
+    text = decode(line.raw, file, line.offset).strip(_BLANK)
+    try:
+        value, end = _DECODER.raw_decode(text)
+        if end != len(text):
+            raise json.JSONDecodeError("extra data", text, end)
+    except (ValueError, RecursionError) as error:
+        raise RowProblem(_json_fault(error)) from None
+    return value
 
 
 def read_json(text: str, problems: Problems) -> Iterator[Record]:

@@ -1,7 +1,6 @@
 """Reads CSV and Parquet tables into numbered records."""
 
 import csv
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +18,20 @@ def read_csv(path: Path, problems: Problems) -> Iterator[Record]:
     """The rows of a CSV file as header → text; its delimiter is a comma, a semicolon or a tab.
 
     Raises:
-        DataError: there is no header, or two columns share a name.
+        DataError: two columns share a name, or the file is not UTF-8.
     """
-    text = read_text(path)
     csv.field_size_limit(MAX_ROW_BYTES)
-    delimiter = _delimiter(text)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            delimiter = _delimiter(file.readline())
+            file.seek(0)
+            yield from _csv_records(csv.reader(file, delimiter=delimiter, strict=True), str(path), problems)
+    except UnicodeDecodeError:
+        read_text(path)  # which names the byte
+        raise
+
+
+def _csv_records(reader: Any, file: str, problems: Problems) -> Iterator[Record]:
     header: list[str] | None = None
     start = 1
     while True:
@@ -36,7 +43,7 @@ def read_csv(path: Path, problems: Problems) -> Iterator[Record]:
             problems.add(start, _csv_fault(error))
             return
         if header is None and fields:
-            header = _header(fields, str(path))
+            header = _header(fields, file)
         elif header is not None and fields:
             if len(fields) == len(header):
                 yield start, _with_turns(dict(zip(header, fields, strict=True)))
@@ -45,8 +52,7 @@ def read_csv(path: Path, problems: Problems) -> Iterator[Record]:
         start = reader.line_num + 1
 
 
-def _delimiter(text: str) -> str:
-    header = text[: text.find("\n")] if "\n" in text else text
+def _delimiter(header: str) -> str:
     return max(",;\t", key=header.count)
 
 

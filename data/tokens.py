@@ -77,7 +77,7 @@ def encode_all(
             its index.
     """
     ends = frozenset(end_ids) | ({tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set())
-    rendered = [_render(messages, index, tokenizer) for index, messages in enumerate(conversations)]
+    rendered = _render_all(conversations, tokenizer)
     texts = list({text: None for answers in rendered for answer in answers for text in answer})
     ids = dict(zip(texts, _ids(texts, tokenizer), strict=True))
     for index, (messages, answers) in enumerate(zip(conversations, rendered, strict=True)):
@@ -105,19 +105,39 @@ def _ids(texts: list[str], tokenizer: Any) -> list[list[int]]:
     return tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
 
 
+def _render_all(conversations: Sequence[Sequence[Message]], tokenizer: Any) -> list[list[tuple[str, str]]]:
+    """`_render` of each, in two calls for all of them: a call costs more than what the template does."""
+    chats = [turns(messages) for messages in conversations]
+    ends = [
+        (index, end)
+        for index, chat in enumerate(chats)
+        for end in range(1, len(chat))  # an opening by the assistant answers nothing
+        if chat[end]["role"] == "assistant"
+    ]
+    try:
+        asking = _written([chats[index][:end] for index, end in ends], tokenizer, ask=True)
+        answered = _written([chats[index][: end + 1] for index, end in ends], tokenizer, ask=False)
+    except Exception:  # one by one, to name the row
+        return [_render(messages, index, tokenizer) for index, messages in enumerate(conversations)]
+    rendered: list[list[tuple[str, str]]] = [[] for _ in chats]
+    for (index, _), ask, answer in zip(ends, asking, answered, strict=True):
+        rendered[index].append((ask, answer))
+    return rendered
+
+
+def _written(chats: list[list[dict[str, Any]]], tokenizer: Any, *, ask: bool) -> list[str]:
+    return tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=ask)
+
+
 def _render(messages: Sequence[Message], index: int, tokenizer: Any) -> list[tuple[str, str]]:
     """For each answer, the text that asks for it and the text up to and including it."""
     from jinja2 import TemplateError
 
     chat = turns(messages)
-
-    def text(end: int, ask: bool) -> str:
-        return tokenizer.apply_chat_template(chat[:end], tokenize=False, add_generation_prompt=ask)
-
     try:
         return [
-            (text(end, True), text(end + 1, False))
-            for end in range(1, len(chat))  # an opening by the assistant answers nothing
+            (_written([chat[:end]], tokenizer, ask=True)[0], _written([chat[: end + 1]], tokenizer, ask=False)[0])
+            for end in range(1, len(chat))
             if chat[end]["role"] == "assistant"
         ]
     except (TemplateError, TypeError, ValueError, KeyError) as error:

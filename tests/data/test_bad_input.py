@@ -141,7 +141,7 @@ def test_one_distinct_prompt_is_refused(rows: int, write: Write) -> None:
         ("no/such.jsonl", r"no/such.jsonl is not there \(/"),
         ("/no/such/file/anywhere", "is not there"),
         ("sample:nope", "no sample 'nope'; there are: incidents, incidents-six"),
-        (".", "is a folder"),
+        (".", "the folder . holds no data file"),
         ("~nobody-of-that-name/rows.jsonl", "cannot be a path"),
         ("x" * 300, "cannot be a path: .*File name too long"),
         ("/dev/null", "is not a regular file"),

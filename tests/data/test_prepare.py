@@ -16,6 +16,7 @@ from tests.data.conftest import Write
 from turnout.errors import BadInput, DataError
 from turnout.references import Base
 
+FILES = ("check.html", "check.json", "dataset.json", "train.parquet", "validation.parquet")
 ROWS = [{"instruction": f"Analyse error {number}", "output": f"Cause: {number}. Fix: it."} for number in range(40)]
 LONG = {"instruction": "Analyse " + "this long log " * 60, "output": "Cause: x. Fix: y."}
 
@@ -37,7 +38,7 @@ def test_the_files_and_the_reference_agree(base: Base, write: Write, out: Path) 
     train, validation = stored(dataset.train_file), stored(dataset.validation_file)
 
     assert seen[-1] == (40, 40)
-    assert sorted(file.name for file in out.iterdir()) == ["dataset.json", "train.parquet", "validation.parquet"]
+    assert sorted(file.name for file in out.iterdir()) == sorted(FILES)
     assert [child.name for child in out.parent.iterdir()] == ["key"]
     assert (len(train), len(validation)) == (dataset.train_rows, dataset.validation_rows)
     assert dataset.rows == len(train) + len(validation) == 40

@@ -1,4 +1,4 @@
-"""Finds the file that `data.path` means: a sample, a file here, or a dataset of the Hugging Face hub."""
+"""Finds what `data.path` means: a sample, a file or folder here, or a dataset of the Hugging Face hub."""
 
 import errno
 import glob
@@ -8,6 +8,7 @@ from functools import cache as once
 from pathlib import Path
 
 from data.config import DataConfig
+from turnout.digests import file_sha256, files_sha256
 from turnout.errors import DataError
 from turnout.files import exclusive
 from turnout.paths import cache
@@ -24,7 +25,7 @@ def samples() -> list[str]:
 
 
 def resolve(config: DataConfig) -> Path:
-    """The file that holds the rows; a hub dataset is fetched into the cache first.
+    """The file that holds the rows, or the folder of such files; a hub dataset is fetched into the cache first.
 
     A process asks the hub once for a dataset, so a run works on one revision. While the hub is out of reach, the
     revision that was fetched last is used, and a warning logged.
@@ -45,13 +46,54 @@ def resolve(config: DataConfig) -> Path:
     return _from_hub(config.path, config.split, cache() / "datasets")
 
 
+def source_files(path: Path) -> list[Path]:
+    """The files that hold a source's rows: `path` itself, or what a folder holds of data files, in name order.
+
+    Hidden files, other suffixes and folders in the folder do not count.
+
+    Raises:
+        DataError: the folder holds no data file, or cannot be read.
+    """
+    if not path.is_dir():
+        return [path]
+    try:
+        files = sorted(file for file in path.iterdir() if _holds_rows(file))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", "Check its permissions.") from None
+    if not files:
+        raise DataError(
+            f"the folder {path} holds no data file ({', '.join(sorted(_FILE_SUFFIXES))})",
+            "Put the files with the rows into it, or name another path.",
+        )
+    return files
+
+
+def source_sha256(path: Path) -> str:
+    """The digest of a source's bytes: a file's sha256, a folder's over the (name, sha256) pairs of its data files.
+
+    Raises:
+        DataError: the folder holds no data file, or a file cannot be read.
+    """
+    files = source_files(path)
+    try:
+        return files_sha256(files) if path.is_dir() else file_sha256(path)
+    except OSError as error:
+        raise DataError(
+            f"{error.filename} cannot be read: {error.strerror}", "Check its name and its permissions."
+        ) from None
+
+
+def _holds_rows(file: Path) -> bool:
+    return not file.name.startswith(".") and file.suffix.lower() in _FILE_SUFFIXES and file.is_file()
+
+
 def source_name(config: DataConfig) -> str:
-    """What a report calls the source: a sample, a hub id, or the file's name without its folder."""
+    """What a report calls the source: a sample, a hub id, or the file's or folder's name without what it lies in."""
     if config.path.startswith("sample:"):
         return config.path
     path = _local(config.path)
-    is_file = path.exists() or path.suffix.lower() in _FILE_SUFFIXES
-    return path.name if is_file else config.path
+    is_local = path.exists() or path.suffix.lower() in _FILE_SUFFIXES
+    return path.absolute().name if is_local else config.path
 
 
 def _local(text: str) -> Path:

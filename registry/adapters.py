@@ -4,11 +4,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from registry.faults import fault_of, translated
+from registry.artifacts import downloaded
+from registry.faults import translated
 from registry.version import Version
 from registry.versions import artifact_folder
 from turnout.digests import ADAPTER_FILES, adapter_files, adapter_sha256
-from turnout.errors import ArtifactDamaged
+from turnout.errors import ArtifactDamaged, NotFound
 from turnout.files import exclusive, new_folder
 from turnout.paths import Home
 
@@ -56,31 +57,17 @@ def _download(client: "MlflowClient", version: Version, folder: Path) -> None:
 
 
 def _copy_artifact(client: "MlflowClient", version: Version, target: Path) -> None:
-    # Stores differ in how much of the artifact's path they repeat under the target.
-    scratch = target / "download"
-    scratch.mkdir()
+    artifact = f"{artifact_folder(version.manifest.adapter_sha256)}/adapter"
     try:
-        artifact = f"{artifact_folder(version.manifest.adapter_sha256)}/adapter"
-        copied = Path(client.download_artifacts(version.run_id, artifact, str(scratch)))
-    except Exception as error:
-        fault = fault_of(error)
-        # A file store says FileNotFoundError or OSError for a missing artifact, a server 404 or its own 500.
-        if fault is not None and not _says_missing(error):
-            raise fault from error
+        with downloaded(client, version.run_id, artifact, target) as copied:
+            for name in ADAPTER_FILES:
+                if (copied / name).is_file():
+                    (copied / name).rename(target / name)
+    except NotFound as gone:
         raise ArtifactDamaged(
-            f"the files of {version.served_name} are gone from the registry: {error}",
+            f"the files of {version.served_name} are gone from the registry: {gone.message}",
             f"restore {version.source} from a backup, or train the version again",
-        ) from error
-    for name in ADAPTER_FILES:
-        if (copied / name).is_file():
-            (copied / name).rename(target / name)
-    shutil.rmtree(scratch)
-
-
-def _says_missing(error: Exception) -> bool:
-    return any(
-        words in str(error) for words in ("No such file", "404", "Not Found", "does not exist", "No such artifact")
-    )
+        ) from gone
 
 
 def _matches(folder: Path, sha256: str) -> bool:

@@ -12,6 +12,7 @@ class Home:
     """One project's state. Removing the folder forgets everything but the cached bases.
 
     datasets/<key>/       prepared rows                runs/<key>/        one training run
+    dataset-versions/     a record of each             sources/<sha256>/  the bytes that datasets were made of
     stages/<stage>/       results of cached stages     adapters/<sha256>/ read-only copies that engines read
     proofs/               what engines proved          engines/           records of started engines
     gateways/             records of gateway workers   journal/           emergency rollbacks not yet in the log
@@ -23,6 +24,14 @@ class Home:
     @property
     def datasets(self) -> Path:
         return self.root / "datasets"
+
+    @property
+    def dataset_versions(self) -> Path:
+        return self.root / "dataset-versions"
+
+    @property
+    def sources(self) -> Path:
+        return self.root / "sources"
 
     @property
     def runs(self) -> Path:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mlflow import MlflowClient
 
+from registry.datasets import keep_dataset
 from registry.manifest import Manifest, build_manifest
 from registry.runs import open_run
 from registry.versions import Version, register
@@ -64,7 +65,7 @@ def make_adapter(folder: Path, weights: bytes = b"weights") -> Adapter:
     )
 
 
-def make_manifest(adapter: Adapter) -> Manifest:
+def make_manifest(adapter: Adapter, dataset: Dataset = DATASET) -> Manifest:
     scores = Scores(
         base=Loss(5.2, 200, 2),
         candidate=Loss(1.9, 200, 2),
@@ -72,10 +73,20 @@ def make_manifest(adapter: Adapter) -> Manifest:
         base_original=Loss(4.7, 200, 2),
         candidate_original=Loss(2.2, 200, 2),
     )
-    return build_manifest(DATASET, BASE, adapter, scores)
+    return build_manifest(dataset, BASE, adapter, scores)
 
 
 def register_one(client: MlflowClient, home: Home, name: str = NAME, weights: bytes = b"weights") -> Version:
     adapter = make_adapter(home.root / "trained" / weights[:16].hex(), weights)
     run_id = open_run(client, name, adapter.adapter_sha256, home=home)
     return register(client, name, adapter, make_manifest(adapter), run_id, home=home)
+
+
+def register_with_dataset(
+    client: MlflowClient, home: Home, dataset: Dataset, source: Path, name: str = NAME, weights: bytes = b"weights"
+) -> Version:
+    """A version that was trained on `dataset`, which is kept with it."""
+    adapter = make_adapter(home.root / "trained" / weights[:16].hex(), weights)
+    run_id = open_run(client, name, adapter.adapter_sha256, home=home)
+    keep_dataset(client, run_id, dataset, source)
+    return register(client, name, adapter, make_manifest(adapter, dataset), run_id, home=home)

@@ -18,6 +18,12 @@ CONVERSATIONS: tuple[Conversation, ...] = (
     [{"role": "user", "content": "다음 에러 로그를 분석해주세요: 연결이 거부되었습니다"}],
     [{"role": "user", "content": "🚂 → 🚃🚃 naïve café"}],
     [{"role": "user", "content": "  spaces before, after, and a newline  \n"}],
+    [
+        {"role": "system", "content": "한국어로 답하세요. "},
+        {"role": "user", "content": "디스크가 가득 찼습니다 🔥"},
+        {"role": "assistant", "content": " 어느 디스크인가요?\n"},
+        {"role": "user", "content": "\t/var \r\n"},
+    ],
 )
 
 

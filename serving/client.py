@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,15 @@ class Continuation:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     top: tuple[dict[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A whole answer. `finish_reason` is "stop" where it ended by itself, "length" where it was cut off."""
+
+    text: str
+    finish_reason: str
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,13 @@ class EngineClient:
         answer = await self._json("POST", "/v1/completions", body)
         entries = answer["choices"][0]["prompt_logprobs"][1:]
         return [entry[str(token)]["logprob"] for entry, token in zip(entries, token_ids[1:], strict=True)]
+
+    async def complete(self, model: str, token_ids: Sequence[int], **settings: Any) -> Completion:
+        """Answer a prompt of token ids greedily; `settings` are the request's other fields, such as `max_tokens`."""
+        body = {"model": model, "prompt": list(token_ids), "temperature": 0, "seed": 0, **settings}
+        answer = await self._json("POST", "/v1/completions", body)
+        choice = answer["choices"][0]
+        return Completion(choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"])
 
     async def continue_chat(self, model: str, messages: list[Message], max_tokens: int) -> Continuation:
         """Answer `messages` greedily, showing the ids that the engine's chat template made of them."""

@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_va
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM 0.32 takes for `--max-lora-rank`."""
 
+ProveOn = Literal["auto", "serving", "separate"]
+
 
 class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The gateway that clients talk to.
@@ -39,6 +41,10 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     `command` replaces the program that starts the engine (vLLM's OpenAI server), so that it may live in
     another environment or container; Turnout appends the flags. `replicas` engines of the same base, on ports from
     `port` on, form a pool.
+
+    `prove_on` says which engine a version is proven on. `auto` takes the serving one where it has no traffic, else
+    takes a replica out of the traffic, else starts a short-lived engine beside it; `serving` never starts one, and
+    `separate` always does. With `reprove` the reconciler proves what is served again after the engine was upgraded.
     """
 
     base: Literal["parity", "original"] = "parity"
@@ -59,6 +65,8 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     extra_args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     replicas: int = Field(1, ge=1, le=64)
+    prove_on: ProveOn = "auto"
+    reprove: bool = True
     gateway: GatewayConfig = GatewayConfig()
     ready_timeout_s: float = Field(600, gt=0)
 

@@ -113,17 +113,24 @@ def launch_replica(
     """Start one engine more for traffic, on `port` if it is free, unless `at_most` of this base run already."""
     wanted = config if port is None else config.model_copy(update={"port": port})
     with exclusive(home.lock("engines")) as lock:
-        pool = [each for each in running_engines(home) if each.role == "serving" and each.base.sha256 == base.sha256]
+        running = [each for each in running_engines(home) if each.base.sha256 == base.sha256]
+        pool = [each for each in running if each.role in ("serving", "resting")]
         if at_most is not None and len(pool) >= at_most:
             return pool[0]
         return _launch(home, base, wanted, max_lora_rank, tuple(targets), "serving", lock)
+
+
+def launch_prover(home: Home, like: Engine) -> Engine:
+    """Start an engine as `like` was, on another port, for a proof alone; it may be starting still."""
+    with exclusive(home.lock("engines")) as lock:
+        return _launch(home, like.base, like.config, like.max_lora_rank, like.targets, "proving", lock)
 
 
 def _launch(
     home: Home, base: Base, config: ServingConfig, rank: int, targets: tuple[str, ...], role: Role, lock: IO[str]
 ) -> Engine:
     own_ports = {urlsplit(engine.url).port for engine in running_engines(home)}
-    port = free_port(config.host) if config.port in own_ports or role == "joining" else config.port
+    port = free_port(config.host) if config.port in own_ports or role != "serving" else config.port
     dead = [engine for engine in list_engines(home) if not engine.alive]
     for engine in (each for each in dead if each.pid):
         terminate(engine.pid, engine.create_time, _GIVE_UP_PATIENCE_S)

@@ -83,16 +83,16 @@ def terminate(pid: int, started: float, patience_s: float) -> None:
         return  # The number is another process's now, which the system hands out only when the old session is gone.
     # Children of a leader that ended by itself are about to end too.
     if not is_alive(pid, started):
-        _wait(lambda: not _members(pid, started), _LAST_BREATH_S)
-    for process in _members(pid, started):
+        _wait(lambda: not session_members(pid, started), _LAST_BREATH_S)
+    for process in session_members(pid, started):
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    _wait(lambda: not _members(pid, started), _LAST_BREATH_S)
+    _wait(lambda: not session_members(pid, started), _LAST_BREATH_S)
 
 
-def _members(session: int, started: float) -> list[psutil.Process]:
+def session_members(session: int, started: float) -> list[psutil.Process]:
     """The live processes of a session, none of them older than the session."""
     found = []
     for process in psutil.process_iter():

@@ -2,18 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from serving.client import EngineClient, Message
-from serving.measure import Logprobs, Progress, ScoredRow, mean_distance, mean_loss, score_rows, wait_idle
+from serving.evidence import Evidence, Probe
+from serving.measure import Logprobs, Progress, mean_distance, mean_loss, score_rows, wait_idle
 from serving.quick import QUICK_PROBES, QuickRecord, failure, record
-from turnout.digests import adapter_sha256, json_sha256
-
-Probe = tuple[list[Message], list[int]]
-"""A conversation, and the token ids that training made of it."""
+from serving.template import check_ends, check_template
+from turnout.digests import adapter_sha256
 
 BASE_ROWS = 32
 """So many rows are scored on the base as well: enough to see an effect, and half the time saved."""
@@ -54,23 +53,6 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What training knows: the rows it scored, the loss in nats there, the ids of probes, and what may differ.
-
-    `probes` is called for a full proof only: rendering them takes a tokenizer.
-    """
-
-    rows: Sequence[ScoredRow]
-    trained_nats: float
-    probes: Callable[[], Sequence[Probe]]
-    tolerance: float
-
-    @property
-    def rows_sha256(self) -> str:
-        return json_sha256(sorted(row.row_sha256 for row in self.rows))
-
-
-@dataclass(frozen=True)
 class Subject:
     """What is proven: the adapter served as `name` from `folder`, on a base, by an engine's build."""
 
@@ -94,7 +76,8 @@ async def prove(
     began = time.monotonic()
     await wait_idle(client)
     probes = evidence.probes()
-    await _check_template(client, subject, probes)
+    await check_template(client, subject.name, probes)
+    await check_ends(client, subject.name, probes, evidence.rows)
     base = await score_rows(client, subject.base_name, evidence.rows[:BASE_ROWS], progress)
     repeated = await score_rows(client, subject.base_name, evidence.rows[:NOISE_ROWS])
     served = await score_rows(client, subject.name, evidence.rows, progress)
@@ -134,20 +117,6 @@ def check_files(name: str, folder: Path, registered: str) -> None:
         raise failure(name, "files", f"{error.filename} cannot be read: {error.strerror}") from error
     if found != registered:
         raise failure(name, "files", f"{folder} has sha256 {found[:12]}…, registered is {registered[:12]}…")
-
-
-async def _check_template(client: EngineClient, subject: Subject, probes: Sequence[Probe]) -> None:
-    served = await asyncio.gather(*(client.chat_prompt_ids(subject.name, messages) for messages, _ in probes))
-    for (messages, expected), ids in zip(probes, served, strict=True):
-        if list(ids) != list(expected):
-            same = next((i for i, pair in enumerate(zip(ids, expected, strict=False)) if pair[0] != pair[1]), None)
-            place = min(len(ids), len(expected)) if same is None else same
-            raise failure(
-                subject.name,
-                "template",
-                f"the engine makes {len(ids)} token ids of a conversation of {len(messages)} messages, training made "
-                f"{len(expected)}; they differ from position {place} on ({messages[-1].get('content')!r:.60})",
-            )
 
 
 def check_effect(name: str, base: Logprobs, repeated: Logprobs, served: Logprobs) -> tuple[float, float]:

@@ -26,6 +26,11 @@ def kept_proof(home: Home, adapter_sha256: str, base_sha256: str, build: str) ->
     return read_state(_file(home, adapter_sha256, base_sha256, build), Proof)
 
 
+def answers_file(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> Path:
+    """Where the version's answers to validation prompts are kept, beside its proof."""
+    return _file(home, adapter_sha256, base_sha256, build).with_suffix(".answers")
+
+
 def proof_state(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> ProofState:
     if kept_proof(home, adapter_sha256, base_sha256, build):
         return "proven"

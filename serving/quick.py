@@ -10,8 +10,8 @@ from turnout.errors import ProofFailed
 QUICK_TOKENS = 8
 QUICK_PROBES = 2
 QUICK_TOLERANCE_NATS = 0.1
-"""On the mean over the tokens. On the same build, batches of other sizes move single log-probabilities by up to 0.2 nats
-where the engine computes in bf16, the mean by up to 0.03; the base without the adapter moves it by whole nats."""
+"""On the mean over the tokens. On the same build, batches of other sizes move single log-probabilities by up to 0.2
+nats where the engine computes in bf16, the mean by up to 0.03; the base without the adapter moves it by whole nats."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from turnout.files import read_state, write_json
 from turnout.paths import Home
 from turnout.references import Base, to_json
 
-Role = Literal["serving", "joining", "draining"]
+Role = Literal["serving", "joining", "draining", "resting", "proving"]
 _UNKNOWN = Base("", "an unknown base", "", "", "", "", ())
 
 
@@ -20,7 +20,8 @@ class Engine:
 
     `config` is what it was started with, `targets` the modules that adapters may change in it. `build` names what
     computes: proofs hold for one build. It is empty until the engine is ready. A `joining` engine gets no traffic yet:
-    it is to take over from others, or is being proven; a `draining` one finishes its requests and is stopped.
+    it is to take over from others, or is being proven; a `draining` one finishes its requests and is stopped. A
+    `resting` one was taken out of the traffic for a proof and comes back; a `proving` one is there for a proof alone.
     """
 
     id: str

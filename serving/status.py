@@ -173,7 +173,11 @@ def _unloaded(champion: int, served: list[ServedVersion]) -> list[str]:
 
 def _unproven(champion: int, served: list[ServedVersion]) -> list[str]:
     proofs = {each.proof for each in served if each.version == champion} - {"proven", "unknown"}
-    return [f"v{champion} is loaded, its proof on this engine is {proof}: turnout run proves it" for proof in proofs]
+    by = {"stale": "the reconciler proves it again (serving.reprove), or turnout run does"}
+    return [
+        f"v{champion} is loaded, its proof on this engine is {proof}: {by.get(proof, 'turnout run proves it')}"
+        for proof in proofs
+    ]
 
 
 def _shares(arms: Roles | NameRoutes) -> str:

@@ -119,11 +119,12 @@ def _start_again(home: Home, engine: Engine) -> None:
 def refill(home: Home) -> list[str]:
     """Start what a pool lacks of its `serving.replicas`, one at a time: a successor comes alone.
 
-    Not while an engine drains, which still has its memory, nor beside one that died or is starting.
+    Not while an engine drains, which still has its memory, or rests, which comes back, nor beside one that died or is
+    starting.
     """
     problems = []
     engines = list_engines(home)
-    if any(engine.role == "draining" for engine in engines):
+    if any(engine.role in ("draining", "resting") for engine in engines):
         return []
     for model in {engine.base.sha256: engine for engine in serving_engines(home)}.values():
         pool = [engine for engine in engines if engine.role == "serving" and engine.base.sha256 == model.base.sha256]

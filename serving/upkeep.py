@@ -1,4 +1,5 @@
-"""What the reconciler does besides loading and routing: canaries, aliases moved by hand, and processes that died."""
+"""What the reconciler does besides loading and routing: canaries, aliases moved by hand, processes that died, and
+proofs that an engine's upgrade made stale."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,9 @@ from registry.releases import Release, append, default_actor, fold, read_log
 from serving import canarying
 from serving.gateway.launching import launch_workers
 from serving.gateway.records import config_file, kept_config
+from serving.proving import clear_leftovers
 from serving.reconciling import Problems, Reconciler
+from serving.reproving import Reprover
 from serving.succession import refill, revive
 from turnout.errors import RegistryConflict, RegistryUnavailable, TurnoutError
 
@@ -22,10 +25,12 @@ class Upkeep:
     def __init__(self, reconciler: Reconciler) -> None:
         self._reconciler = reconciler
         self._moved: dict[str, tuple[int, int]] = {}
+        self._reprover = Reprover(reconciler.home)
 
     def start_processes(self) -> list[str]:
         """Start engines and gateway workers that died or are missing; returns what there is to say about them."""
         home = self._reconciler.home
+        clear_leftovers(home)
         problems = [*revive(home), *refill(home)]
         if not config_file(home).exists():
             return problems
@@ -39,8 +44,8 @@ class Upkeep:
         return problems
 
     def tend_names(self) -> tuple[bool, Problems]:
-        """Tend the canaries and look at the aliases; whether the log has something new, and what is wrong."""
-        changed, problems = False, Problems()
+        """Tend canaries, aliases and stale proofs; whether the log has something new, and what is wrong."""
+        changed, problems = False, self._reprover.tend()
         for name, desired in self._reconciler.desired.items():
             try:
                 client = self._reconciler.follower.client
@@ -50,7 +55,7 @@ class Upkeep:
                 break  # the pass says so
             changed |= moved
             if problem:
-                problems[name] = (problem,)
+                problems[name] = (*problems.get(name, ()), problem)
         return changed, problems
 
     def _tend_alias(self, client: "MlflowClient", name: str, release: Release) -> tuple[str, bool]:

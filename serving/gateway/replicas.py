@@ -28,7 +28,7 @@ class ReplicaState:
     """One replica as a worker sees it.
 
     `ready` are the served names that may be sent to it: those of the latest routes, less what it was found not to have.
-    `epoch` rises with each routes, so that what an older request finds changes nothing.
+    `epoch` rises when other names are routed to it, so that what an older request finds changes nothing.
     """
 
     def __init__(self, replica: Replica, base_name: str) -> None:
@@ -42,15 +42,17 @@ class ReplicaState:
         self.faults = 0
         self.late_probes = 0
         self.epoch = 0
+        self.routed: frozenset[str] = frozenset()
+        self.ready: set[str] = set()
         self.follow(replica, base_name)
 
     def follow(self, replica: Replica, base_name: str) -> None:
         self.base_sha256 = replica.base_sha256
         self.concurrent = replica.concurrent
-        self.routed = frozenset(replica.ready) | ({base_name} if base_name else set())
-        self.ready = set(self.routed)
         self.base_name = base_name
-        self.epoch += 1
+        routed = frozenset(replica.ready) | ({base_name} if base_name else set())
+        self.epoch += routed != self.routed
+        self.routed, self.ready = routed, set(routed)
 
     def begin(self, served_name: str) -> InFlight:
         """Count a request, in the same step that chose this replica: a switch waits until none is in flight."""

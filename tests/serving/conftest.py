@@ -12,9 +12,9 @@ from data.rows import ScoredRow
 from data.tokens import encode, load_tokenizer
 from serving.config import GatewayConfig, ServingConfig
 from serving.engines import start_engine
+from serving.evidence import Evidence
 from serving.machine import this_machine
 from serving.ports import free_port
-from serving.proof import Evidence
 from serving.records import Engine
 from serving.stack import down
 from serving.vllm import resolve_dtype

@@ -2,9 +2,11 @@
 a child of its own.
 
 It keeps a list of adapters as vLLM does, and computes nothing: the tests that use it are about processes, ports,
-records, logs, and which versions lie where. Every answer is the name that was asked for. `POST /control` changes how
-the requests after it are answered: `failing` served names get 500, `refusing` ones cannot be loaded, and while
-`holding` answers wait.
+records, logs, and which versions lie where. Every answer is the name that was asked for, every prompt has the token ids
+1, 2, 3, and every token of a prompt a loss of 3 nats by the base and 1.9 by an adapter. `POST /control` changes how the
+requests after it are answered: `failing` served names get 500, `refusing` ones cannot be loaded, while `holding`
+answers wait, adapters have a loss of `nats`, and `endless` answers are cut off; it tells how many were `answered`.
+With `--alone PORT` it does not start on another port.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from typing import Any
 ADAPTERS: dict[str, str] = {}
 FAILING: set[str] = set()
 REFUSING: set[str] = set()
+FIGURES = {"nats": 1.9, "endless": False, "running": 0, "answered": 0}
 OPEN = threading.Event()
 OPEN.set()
 
@@ -31,7 +34,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
-            self._answer("vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n")
+            self._answer(f"vllm:num_requests_running {FIGURES['running']}\nvllm:num_requests_waiting 0\n")
             return
         models = [{"id": name, "root": path} for name, path in {self.base: "", **ADAPTERS}.items()]
         self._answer({"version": "0", "data": models})
@@ -47,16 +50,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.path == "/control":
             self._control(**body)
         else:
-            self._complete(body["model"])
+            FIGURES["running"] += 1
+            try:
+                self._complete(body["model"], body)
+            finally:
+                FIGURES["running"] -= 1
 
-    def _control(self, failing: Sequence[str] = (), refusing: Sequence[str] = (), holding: bool = False) -> None:
+    def _control(
+        self,
+        failing: Sequence[str] = (),
+        refusing: Sequence[str] = (),
+        holding: bool = False,
+        nats: float = 1.9,
+        endless: bool = False,
+    ) -> None:
         for now, wanted in ((FAILING, failing), (REFUSING, refusing)):
             now.clear()
             now.update(wanted)
         (OPEN.clear if holding else OPEN.set)()
-        self._answer({})
+        FIGURES.update(nats=nats, endless=endless)
+        self._answer({"answered": FIGURES["answered"]})
 
-    def _complete(self, model: str) -> None:
+    def _complete(self, model: str, body: dict[str, Any]) -> None:
         if model != self.base and model not in ADAPTERS:
             self._answer({"error": {"message": f"The model `{model}` does not exist."}}, 404)
             return
@@ -64,8 +79,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if model in FAILING:
             self._answer({"error": {"message": "broken"}}, 500)
             return
-        choice = {"index": 0, "message": {"role": "assistant", "content": model}, "finish_reason": "stop"}
-        self._answer({"id": "c", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]})
+        FIGURES["answered"] += 1
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "length" if FIGURES["endless"] else "stop"}
+        if self.path.endswith("/chat/completions"):
+            step = {"token": "token_id:7", "logprob": -0.1, "top_logprobs": [{"token": "token_id:7", "logprob": -0.1}]}
+            choice |= {"message": {"role": "assistant", "content": model}, "logprobs": {"content": [step]}}
+        else:
+            logprob = -3.0 if model == self.base else -FIGURES["nats"]
+            prompt = [{str(token): {"logprob": logprob}} for token in body["prompt"]]
+            choice |= {"text": model, "prompt_logprobs": [None, *prompt[1:]]}
+        more = {"choices": [choice], "usage": {"completion_tokens": 1}, "prompt_token_ids": [1, 2, 3]}
+        self._answer({"id": "c", "object": "chat.completion", "created": 1, "model": model, **more})
 
     def _answer(self, value: Any, status: int = 200) -> None:
         body = (value if isinstance(value, str) else json.dumps(value)).encode()
@@ -82,6 +106,7 @@ def main() -> None:
     parser.add_argument("--child", action="store_true")
     parser.add_argument("--deaf", action="store_true")
     parser.add_argument("--crash", action="store_true")
+    parser.add_argument("--alone", type=int)
     parser.add_argument("--served-model-name", default="")
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
@@ -90,6 +115,8 @@ def main() -> None:
     if args.crash:
         print("Loading weights")
         raise ValueError("the weights are broken")
+    if args.alone not in (None, args.port):
+        raise MemoryError("no room for a second engine")
     if args.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if args.child:

@@ -13,9 +13,9 @@ from registry.adapters import fetch
 from registry.runs import open_run
 from registry.store import connect
 from registry.versions import Version, get_version, register, tag_version
+from serving.evidence import Evidence
 from serving.gateway.records import Worker, list_workers
 from serving.placement import ensure_loaded
-from serving.proof import Evidence
 from serving.records import Engine, serving_engines
 from tests.conftest import Outcome, PipelineRun
 from turnout.digests import ADAPTER_FILES, adapter_files, adapter_sha256

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import pytest
 
+from serving.answers import Question
 from serving.ask import ask
 from serving.client import EngineClient
 from serving.engines import find_engine
+from serving.evidence import Evidence, kept_evidence
 from serving.gateway.launching import stop_workers
 from serving.measure import wait_idle
 from serving.placement import Placed, ensure_loaded, unload
-from serving.proof import Evidence
 from serving.proofs import keep_proof, kept_proof
 from serving.reconciler_process import stop_reconciler
 from serving.reply import is_healthy
@@ -128,14 +129,18 @@ def test_a_relative_path_is_refused(workshop: Workshop) -> None:
 def test_a_sound_adapter_is_proven_once_and_then_probed(
     workshop: Workshop, evidence: Evidence, proofless: None
 ) -> None:
+    question = Question("asked", "a prompt", "an answer", tuple(evidence.rows[0].input_ids[:12]), 8)
+    evidence = replace(evidence, questions=(question,))
     first = put(workshop, "sound-v1", workshop.one, evidence)
     proof = first.proof
     assert proof and first.proven_now and first.state == "proven"
     assert proof.difference <= evidence.tolerance and proof.rows == len(evidence.rows) and proof.tokens > 50
+    assert [each.row_sha256 for each in first.answers] == ["asked"] and first.answers[0].tokens > 0
     assert proof.effect_nats > proof.effect_limit and proof.served_base_nats != proof.served_nats
     print(proof)
     again = put(workshop, "sound-v1", workshop.one, evidence)
-    assert not again.proven_now and again.proof == proof
+    assert not again.proven_now and again.proof == proof and again.answers == first.answers
+    assert kept_evidence(workshop.home, workshop.one.sha256, workshop.base.sha256)
     # Another loss was trained, as by a scorer that changed: the kept proof is not about that.
     shifted = replace(evidence, trained_nats=evidence.trained_nats + 0.001)
     assert put(workshop, "sound-v1", workshop.one, shifted).proven_now
@@ -172,6 +177,11 @@ def test_another_template_is_noticed(workshop: Workshop, evidence: Evidence, pro
     messages, ids = probes[3]
     tampered = replace(evidence, probes=lambda: [*probes[:3], (messages, [*ids[:-1], ids[-1] + 1])])
     refuse(workshop, "template-v1", workshop.one, tampered, f"template: .*from position {len(ids) - 1} on")
+
+
+def test_answers_must_end_where_the_engine_stops(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
+    rows = [replace(row, input_ids=row.input_ids[:-1], loss_mask=row.loss_mask[:-1]) for row in evidence.rows]
+    refuse(workshop, "endless-v1", workshop.one, replace(evidence, rows=rows), "template: answers end with the token")
 
 
 @pytest.mark.slow

@@ -21,13 +21,14 @@ from registry.runs import open_run
 from registry.versions import Version, get_version, register, tag_version
 from serving.config import ServingConfig
 from serving.engines import launch_replica, remember, start_engine, wait_ready
+from serving.evidence import Evidence
 from serving.gateway.launching import launch_workers, wait_workers
 from serving.gateway.records import list_workers
 from serving.gateways import states
 from serving.placement import loaded_adapters, unload
 from serving.ports import free_port
 from serving.processes import create_time
-from serving.proof import Evidence, Proof
+from serving.proof import Proof
 from serving.proofs import keep_proof
 from serving.reconciling import Outcome, Reconciler
 from serving.records import Engine
@@ -183,8 +184,9 @@ class Yard:
         return {"Authorization": f"Bearer {admin_token(self.home)}"}
 
 
-def control(engine: Engine, **how: Any) -> None:
-    httpx.post(f"{engine.url}/control", json=how).raise_for_status()
+def control(engine: Engine, **how: Any) -> int:
+    """Change how an engine answers; returns the number of requests that it has answered."""
+    return int(httpx.post(f"{engine.url}/control", json=how).raise_for_status().json()["answered"])
 
 
 def unload_all(engine: Engine) -> None:

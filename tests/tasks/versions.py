@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from serving.proof import Evidence
+from serving.evidence import Evidence
 from serving.records import Engine
 from tasks.deploying import Served
 from tasks.gate import Rule, Verdict

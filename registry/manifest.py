@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,24 @@ from turnout.errors import LoadRefused
 from turnout.references import Adapter, Base, Dataset, Loss, Scores
 
 
+@dataclass(frozen=True)
+class GateRule:
+    """One of the gate's rules, and how a version did. `figure`, `limit` and `interval` are in the rule's own unit
+    (nats a token for losses); None where it has none."""
+
+    name: str
+    passed: bool
+    figure: float | None
+    limit: float | None
+    text: str
+    interval: tuple[float, float] | None = None
+
+
 class Manifest(BaseModel, frozen=True, extra="ignore"):
     """What was trained, from what, with which result. Losses are in nats a token.
 
     The plain losses are at training precision (NF4), `*_original` in bf16 on the base as published.
+    `gate` is filled in when the gate has judged the version; see registry.verdicts.
     Unknown fields are ignored, so that an older Turnout can serve what a newer one trained.
     """
 
@@ -53,6 +68,7 @@ class Manifest(BaseModel, frozen=True, extra="ignore"):
     created: str
     git_commit: str | None
     label: str | None = None
+    gate: tuple[GateRule, ...] = ()
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"

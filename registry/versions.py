@@ -1,6 +1,5 @@
 """Adapter versions: MLflow model versions that carry a manifest, one for each set of adapter bytes."""
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,7 +137,7 @@ def set_candidate(client: "MlflowClient", name: str, number: int) -> None:
 
 @translated()
 def tag_version(client: "MlflowClient", name: str, number: int, tags: Mapping[str, Any]) -> None:
-    """Set tags on a version, such as its served loss, or remove those that are None; the manifest never changes."""
+    """Set tags on a version, such as its served loss, or remove those that are None."""
     for key, value in tags.items():
         if value is None:
             client.delete_model_version_tag(name, str(number), key)
@@ -199,8 +198,5 @@ def _upload(client: "MlflowClient", run_id: str, folder: Path, manifest: Manifes
     target = artifact_folder(manifest.adapter_sha256)
     for file in ADAPTER_FILES:
         client.log_artifact(run_id, str(folder / file), f"{target}/adapter")
-    with tempfile.TemporaryDirectory() as temporary:
-        readable = Path(temporary) / "manifest.json"
-        readable.write_text(manifest.to_json(), encoding="utf-8")
-        client.log_artifact(run_id, str(readable), target)
+    client.log_text(run_id, manifest.to_json(), f"{target}/manifest.json")
     return f"{client.get_run(run_id).info.artifact_uri}/{target}/adapter"

@@ -4,6 +4,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from tasks.answers_config import FormatConfig, JudgeConfig, MetricsConfig
+
 
 class TrainConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """NF4 QLoRA. `batch_size` × `gradient_accumulation` rows make one optimiser step.
@@ -63,20 +65,45 @@ def train_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 class ScoreConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """How candidates are scored: at most `max_rows` validation rows, picked by content hash."""
+    """How candidates are scored: at most `max_rows` validation rows, picked by content hash.
+
+    The engine that is to serve a candidate answers `answers` validation prompts, in at most `answer_tokens`
+    tokens each.
+    """
 
     max_rows: int = Field(256, ge=1)
     batch_size: int = Field(8, ge=1)
     samples: int = Field(5, ge=0)
     sample_tokens: int = Field(48, ge=1)
+    answers: int = Field(16, ge=0)
+    answer_tokens: int = Field(128, ge=1)
 
 
 class GateConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What a candidate must show before it gets traffic; margins are in nats a token.
 
-    `new_base` lets a candidate pass whose base is not the champion's, though their losses cannot be compared.
+    `better_than_base_by` and `better_than_champion_by` must be exceeded by the whole `confidence` interval of a
+    paired bootstrap over validation rows with `resamples` draws; the mean alone must stay within
+    `worse_than_champion_by`. `stop_rate` is the least share of the engine's answers that end by themselves.
+    `new_base` lets a candidate pass whose base is not the champion's, though their losses cannot be compared. With
+    `approval: required`, what passed waits in Prefect's page for a person before it gets traffic.
     """
 
     better_than_base_by: float = Field(0.0, ge=0)
     worse_than_champion_by: float = Field(0.02, ge=0)
+    better_than_champion_by: float | None = Field(None, ge=0)
     new_base: bool = False
+    approval: Literal["none", "required"] = "none"
+    confidence: float = Field(0.95, gt=0, lt=1)
+    resamples: int = Field(2000, ge=100, le=100_000)
+    stop_rate: float | None = Field(0.8, ge=0, le=1)
+    format: FormatConfig | None = None
+    metrics: MetricsConfig | None = None
+    judge: JudgeConfig | None = None
+
+    @property
+    def asks_for_answers(self) -> str:
+        """The first rule that weighs the engine's answers; empty where none does."""
+        return next(
+            (name for name in ("stop_rate", "format", "metrics", "judge") if getattr(self, name) is not None), ""
+        )

@@ -7,29 +7,31 @@ from registry.aliases import drop_candidate
 from registry.names import called
 from registry.releases import Release, fold, read_log
 from registry.store import connect
+from registry.verdicts import note_gate
 from registry.versions import Version, get_version, tag_version
 from serving.releasing import Switch, promote
 from tasks.config import GateConfig
 from tasks.deploying import Served
-from tasks.gate import Rule, Verdict, judge
+from tasks.gate import Verdict, judge
 from tasks.switching import require_loaded, withdraw
 from turnout.errors import ArtifactDamaged, NotFound, RegistryConflict
 from turnout.paths import home
-from turnout.references import Scores
+from turnout.references import Dataset, Scores
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
 def judge_version(
-    config: GateConfig, version: Version, scores: Scores, served: Served, champion: Version | None
+    config: GateConfig, version: Version, dataset: Dataset, scores: Scores, served: Served, champion: Version | None
 ) -> Verdict:
-    """The gate's verdict on a version that was deployed."""
+    """The gate's verdict on a version that was trained on `dataset` and deployed."""
     release = fold(read_log(connect(home()), version.name))
     return judge(
         config,
         scores,
-        proof=_proof_rule(served),
+        served,
+        dataset,
         rolled_back=version.number in release.rolled_back,
         champion_base=champion.manifest.base if champion else None,
     )
@@ -75,18 +77,10 @@ def release(
     return replace(switch, warnings=(*switch.warnings, *lost))
 
 
-def _proof_rule(served: Served) -> Rule:
-    if served.problem or served.difference is None:
-        return Rule("proof", False, served.difference, served.tolerance, served.problem or "it was not proven")
-    text = (
-        f"served eval loss {served.eval_loss:.4f} on {served.base.name} is {served.difference:.4f} away from "
-        f"training's, at most {served.tolerance} allowed"
-    )
-    return Rule("proof", served.difference <= served.tolerance, served.difference, served.tolerance, text)
-
-
 def _tag(client: "MlflowClient", version: Version, served: Served, verdict: Verdict) -> None:
-    """Note with the version what was measured, and on which base it is served: enough to serve it again elsewhere."""
+    """Note with the version what was measured, the gate's rules, and on which base it is served: enough to serve it
+    again elsewhere."""
+    note_gate(client, version, verdict.rules)
     tags: dict[str, Any] = {}
     if served.eval_loss is not None:
         tags = {"served_eval_loss": served.eval_loss, "served_base": served.base.name}

@@ -3,15 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from data.rows import ScoredRow, validation_sample
+from data.rows import ScoredRow, unseen_sample, validation_sample
 from tasks.bases import parity_folder
 from tasks.children import main, quieten, say
 from tasks.config import ScoreConfig
+from tasks.scored_rows import ROWS, keep_rows
 from turnout.errors import ScoringFailed
-from turnout.files import exclusive, write_json
+from turnout.files import exclusive
 from turnout.references import Base, Dataset, Loss, Sample, Scores, from_json
-
-ROWS = "rows.json"
 
 
 def run(job: dict[str, Any]) -> Scores:
@@ -30,8 +29,9 @@ def score_here(
 ) -> Scores:
     """Score in this process; `adapters` are the folders of "candidate" and, if there is one, "champion".
 
-    `how` holds `double_quantisation`, as the candidate was trained, and `write_parity`. Leaves each row's loss
-    of each model in `work_folder/rows.json`.
+    `how` holds `double_quantisation`, as the candidate was trained, `write_parity`, and where the champion has
+    validation rows of its own their dataset as `own`, or as `own_note` why not. Leaves each row's loss of each
+    model in `work_folder/rows.json`.
 
     Raises:
         ScoringFailed: there is nothing to score on, or a loss is not finite.
@@ -41,6 +41,7 @@ def score_here(
     rows = validation_sample(dataset, config.max_rows)
     if not rows:
         raise ScoringFailed("there are no validation rows to score on", "Raise data.validation_fraction.")
+    own_rows, left_out, own_note = _own_rows(dataset, config, how)
     losses: dict[str, list[float]] = {}
     say(work_folder, "loading the base at training precision")
     model = _at_training_precision(base, how["double_quantisation"], how["write_parity"])
@@ -53,15 +54,40 @@ def score_here(
         model.set_adapter(name)
         losses[name] = row_losses(model, rows, config.batch_size)
         answers[name] = _answers(model, rows, base, config, work_folder, name)
+        if own_rows:
+            losses[f"own_{name}"] = _own_losses(model, own_rows, rows, losses[name], config.batch_size)
     del model
     losses |= _on_original(base, adapters["candidate"], rows, config, work_folder)
-    _keep_rows(rows, losses, work_folder)
+    models = {name: (own_rows if name.startswith("own_") else rows, sums) for name, sums in losses.items()}
+    keep_rows(work_folder / ROWS, models)
+    means: dict[str, Any] = {"champion": None} | {name: _mean(*measured) for name, measured in models.items()}
     return Scores(
-        **{name: _loss(rows, losses.get(name)) for name in ("base", "candidate", "champion")},  # type: ignore[arg-type]
-        base_original=_mean(rows, losses["base_original"]),
-        candidate_original=_mean(rows, losses["candidate_original"]),
+        **means,
         samples=_samples(rows, answers, config.samples),
+        rows_path=str(work_folder / ROWS),
+        own_left_out=left_out,
+        own_note=own_note,
     )
+
+
+def _own_rows(dataset: Dataset, config: ScoreConfig, how: dict[str, Any]) -> tuple[list[ScoredRow], int, str]:
+    """The champion's own validation rows, how many were left out as trained on, and why there are none."""
+    if how.get("own") is None:
+        return [], 0, how.get("own_note", "")
+    rows, left_out = unseen_sample(from_json(Dataset, how["own"]), config.max_rows, trained_on=dataset)
+    return rows, left_out, "" if rows else f"the candidate was trained on the prompts of all its {left_out} rows"
+
+
+def _own_losses(
+    model: Any, own_rows: list[ScoredRow], rows: list[ScoredRow], sums: list[float], batch_size: int
+) -> list[float]:
+    """The losses of `own_rows`; those that are among `rows` too have the loss that they have there."""
+    from tasks.losses import row_losses
+
+    known = dict(zip((row.row_sha256 for row in rows), sums, strict=True))
+    others = [row for row in own_rows if row.row_sha256 not in known]
+    known |= zip((row.row_sha256 for row in others), row_losses(model, others, batch_size), strict=True)
+    return [known[row.row_sha256] for row in own_rows]
 
 
 def _at_training_precision(base: Base, double_quantisation: bool, write_parity: bool) -> Any:
@@ -137,10 +163,6 @@ def _samples(rows: list[ScoredRow], answers: dict[str, list[str]], count: int) -
     )
 
 
-def _loss(rows: list[ScoredRow], sums: list[float] | None) -> Loss | None:
-    return None if sums is None else _mean(rows, sums)
-
-
 def _mean(rows: list[ScoredRow], sums: list[float]) -> Loss:
     import math
 
@@ -149,19 +171,6 @@ def _mean(rows: list[ScoredRow], sums: list[float]) -> Loss:
     if not math.isfinite(nats):
         raise ScoringFailed(f"the mean loss over {tokens} tokens is {nats}", "Train with a lower learning rate.")
     return Loss(nats=nats, tokens=tokens, rows=len(rows))
-
-
-def _keep_rows(rows: list[ScoredRow], losses: dict[str, list[float]], work_folder: Path) -> None:
-    """Per model, each row's digest with its summed loss in nats and its tokens."""
-    tokens = [sum(row.loss_mask) for row in rows]
-    kept = {
-        name: [
-            {"row_sha256": row.row_sha256, "nll_sum": nll, "tokens": count}
-            for row, nll, count in zip(rows, sums, tokens, strict=True)
-        ]
-        for name, sums in losses.items()
-    }
-    write_json(work_folder / ROWS, kept)
 
 
 if __name__ == "__main__":

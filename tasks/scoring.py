@@ -12,10 +12,12 @@ from turnout.references import Adapter, Base, Dataset, Scores, from_json
 
 @dataclass(frozen=True)
 class Champion:
-    """The adapter that takes traffic now."""
+    """The adapter that takes traffic now, and the dataset with its own validation rows, or why there is none."""
 
     adapter_path: str
     adapter_sha256: str
+    own: Dataset | None = None
+    own_note: str = ""
 
 
 def score(
@@ -31,6 +33,8 @@ def score(
     progress: Callable[[str], None] | None = None,
 ) -> Scores:
     """Losses of base, candidate and champion on the same validation tokens, and sample answers side by side.
+
+    Of candidate and champion also on the champion's own validation rows, if they are given.
 
     `work_folder` keeps each row's losses in `rows.json`. With `write_parity` the base's parity twin is written where
     there is none, which costs little here, because its weights are in memory.
@@ -57,5 +61,7 @@ def score(
         "work_folder": str(work_folder),
         "double_quantisation": double_quantisation,
         "write_parity": write_parity,
+        "own": champion.own if champion else None,
+        "own_note": champion.own_note if champion else "",
     }
     return from_json(Scores, run_module("tasks.score", job, work_folder, on_poll=listen, failure=ScoringFailed))

@@ -12,6 +12,7 @@ TurnoutError                       exit 1
 ├── ResourceShort(OSError)
 ├── TrainingFailed(RuntimeError)
 ├── ScoringFailed(RuntimeError)
+├── JudgeFailed(RuntimeError)
 └── EngineError(RuntimeError)
     ├── EngineUnreachable(ConnectionError)
     ├── EngineNotReady(TimeoutError)
@@ -94,6 +95,13 @@ class TrainingFailed(TurnoutError, RuntimeError):
 
 class ScoringFailed(TurnoutError, RuntimeError):
     kind = "scoring_failed"
+
+
+class JudgeFailed(TurnoutError, RuntimeError):
+    """The model that grades answers for the gate does not answer, or not with grades."""
+
+    kind = "judge_failed"
+    may_pass = True
 
 
 class EngineError(TurnoutError, RuntimeError):

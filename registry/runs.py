@@ -1,4 +1,4 @@
-"""One MLflow run for each training run: its metrics, parameters, dataset and report."""
+"""One MLflow run for each training run, and one above those of a sweep: metrics, parameters and dataset."""
 
 import json
 import time
@@ -17,15 +17,24 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 RUN_KEY = "turnout.run_key"
+_PARENT = "mlflow.parentRunId"
 _DIGEST_CHARACTERS = 36
 _BATCH = 100
 
 
 @translated()
 def open_run(
-    client: "MlflowClient", name: str, run_key: str, tags: Mapping[str, str] | None = None, *, home: Home | None = None
+    client: "MlflowClient",
+    name: str,
+    run_key: str,
+    tags: Mapping[str, str] | None = None,
+    *,
+    what: str = "train",
+    home: Home | None = None,
 ) -> str:
     """The id of the run of `run_key` in the experiment `name`: a resumed training goes on in its old run.
+
+    `what` begins a new run's name in MLflow's pages.
 
     Raises:
         RegistryUnavailable: MLflow did not answer.
@@ -35,12 +44,34 @@ def open_run(
     with exclusive(home.lock(f"run-{name}")):
         run_id = _oldest_run(client, experiment, run_key)
         if run_id is None:
-            client.create_run(experiment, tags={**(tags or {}), RUN_KEY: run_key}, run_name=f"train-{run_key[:8]}")
+            client.create_run(experiment, tags={**(tags or {}), RUN_KEY: run_key}, run_name=f"{what}-{run_key[:8]}")
             # Another machine may have made one meanwhile; both go on in the older of the two.
             run_id = _oldest_run(client, experiment, run_key)
             assert run_id is not None
         elif client.get_run(run_id).info.status != "RUNNING":
             client.update_run(run_id, status="RUNNING")
+    return run_id
+
+
+@translated()
+def nest_run(
+    client: "MlflowClient",
+    name: str,
+    run_key: str,
+    parent_id: str,
+    tags: Mapping[str, str] | None = None,
+    *,
+    home: Home | None = None,
+) -> str:
+    """The id of the run of `run_key`, opened where there is none, shown below the run `parent_id` from now on.
+
+    Raises:
+        RegistryUnavailable: MLflow did not answer.
+    """
+    home = home or default_home()
+    run_id = _oldest_run(client, _ensure_experiment(client, check_name(name), home), run_key)
+    run_id = run_id or open_run(client, name, run_key, tags, home=home)
+    client.set_tag(run_id, _PARENT, parent_id)
     return run_id
 
 
@@ -94,13 +125,6 @@ def link_dataset(client: "MlflowClient", run_id: str, dataset: Dataset) -> None:
         profile=json.dumps(counts),
     )
     client.log_inputs(run_id, datasets=[DatasetInput(entity, [InputTag("mlflow.data.context", "training")])])
-
-
-@translated()
-def log_report_files(client: "MlflowClient", run_id: str, files: Iterable[Path]) -> None:
-    """Put `files` into the run's `report` artifacts, replacing those of the same name."""
-    for file in files:
-        client.log_artifact(run_id, str(file), "report")
 
 
 @translated()

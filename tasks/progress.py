@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Watcher(Protocol):
@@ -40,11 +40,12 @@ class StageRecord:
 
 @dataclass
 class Run:
-    """One pipeline run: its watcher, and each stage's seconds so far."""
+    """One pipeline run: its watcher, each stage's seconds so far, and what a sweep tried before it."""
 
     watcher: Watcher = field(default_factory=Silent)
     stages: dict[str, StageRecord] = field(default_factory=dict)
     cached: bool = False
+    sweep: list[dict[str, Any]] = field(default_factory=list)
 
 
 _current: ContextVar[Run | None] = ContextVar("run", default=None)

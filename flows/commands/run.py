@@ -17,6 +17,8 @@ Examples:
   turnout run -c my.yaml --no-promote           train, prove and register; leave traffic where it is
 
   turnout run --set data.path=rows.jsonl --set name=support --set train.epochs=3
+
+  turnout run --sweep train.learning_rate=5e-4,2e-3 --sweep train.lora_rank=8,16
 """
 
 
@@ -28,30 +30,57 @@ def run(
     config: Annotated[str, typer.Option("-c", "--config", help="A preset's name, or a YAML file.")] = "tiny-cpu",
     values: Annotated[list[str] | None, typer.Option("--set", help="Set one value, as in train.epochs=3.")] = None,
     no_promote: Annotated[bool, typer.Option("--no-promote", help="Stop before traffic is switched.")] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", help="Try several values, as in train.lora_rank=8,16, and go on with the best."),
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> int:
     """Train, score, register, deploy, judge and release one adapter version.
 
+    With --sweep each combination of the values is trained and scored, and the one with the lowest eval loss goes on.
     The same command again goes on at the first stage that is not done. Exit code 3: the gate refused the version,
     which stays registered.
     """
-    from flows.presets.loading import load_preset
-    from tasks.preflight import preflight
-
-    settings = load_preset(config, values or [])
-    preflight(home=home(), base=settings.base, data=settings.data, train=settings.train, serving=settings.serving)
+    base = _check(config, values or [], sweep or [])
     watcher = TerminalWatcher()
     try:
-        result = _run_flow(watcher, config, values or [], not no_promote, settings.base, debug)
+        result = _run_flow(watcher, config, values or [], sweep or [], not no_promote, base, debug)
     finally:
         watcher.close()
     answer(result, json, show)
     return 3 if not result["gate"]["passed"] else 0
 
 
+def _check(config: str, values: list[str], sweep: list[str]) -> str:
+    """The base of a run whose settings and surroundings are fine, before anything is started for it."""
+    from flows.grid import combinations
+    from flows.presets.loading import load_preset
+    from tasks.preflight import preflight
+
+    settings = load_preset(config, values)
+    first, *others = [each.train for each in combinations(config, values, sweep)] if sweep else [settings.train]
+    preflight(
+        home=home(),
+        base=settings.base,
+        data=settings.data,
+        train=first,
+        serving=settings.serving,
+        gate=settings.gate,
+        others=others,
+    )
+    return settings.base
+
+
 def _run_flow(
-    watcher: TerminalWatcher, config: str, values: list[str], promote: bool, base: str, debug: bool
+    watcher: TerminalWatcher,
+    config: str,
+    values: list[str],
+    sweep: list[str],
+    promote: bool,
+    base: str,
+    debug: bool,
 ) -> dict[str, Any]:
     from tasks.bases import resolve_base
     from tasks.progress import timed, update, watched
@@ -63,8 +92,11 @@ def _run_flow(
     if server is not None:
         server.wait_until_ready()
     from flows.pipeline import pipeline
+    from flows.sweep import sweep as sweep_flow
 
     with watched(watcher):
+        if sweep:
+            return sweep_flow(sweep, config, values, promote)
         return pipeline(config, values, promote)
 
 
@@ -73,6 +105,8 @@ def show(result: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    if result["sweep"]:
+        out.print(_sweep_table(result["sweep"]))
     table = Table(title=f"{result['name']}-v{result['version']}", show_header=False, title_justify="left")
     table.add_row("eval loss", f"base {result['base_eval_loss']:.4f} → {result['eval_loss']:.4f}")
     if result["served_eval_loss"] is not None:
@@ -84,5 +118,19 @@ def show(result: dict[str, Any]) -> None:
     out.print(table)
     for warning in result["warnings"]:
         err.print(warning, style="yellow")
+    if result["report"]:
+        err.print(f"Report: {result['report']}")
     if result["promoted"]:
         err.print(f'Ask it: turnout ask {result["name"]} "…"    Engine: {result["engine"]}    Stop it: turnout down')
+
+
+def _sweep_table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(*rows[0]["settings"], "eval loss", "seconds", "outcome", title="Sweep", title_justify="left")
+    for row in rows:
+        loss = "" if row["eval_loss"] is None else f"{row['eval_loss']:.4f}"
+        seconds = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
+        outcome = row["error"] or ("went to the gate" if row["chosen"] else "")
+        table.add_row(*map(str, row["settings"].values()), loss, seconds, outcome)
+    return table

@@ -5,7 +5,7 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -176,9 +176,11 @@ def _keys(path: tuple[str, ...]) -> list[str]:
     model: type[BaseModel] = PipelineConfig
     for part in path:
         field = model.model_fields.get(part)
-        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        kinds = [field.annotation, *get_args(field.annotation)] if field else []  # a section may be left out: X | None
+        section = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if section is None:
             return []
-        model = field.annotation
+        model = section
     return list(model.model_fields)
 
 

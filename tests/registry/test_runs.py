@@ -26,20 +26,31 @@ def test_a_deleted_experiment_comes_back(client: MlflowClient, home: Home) -> No
     runs.log_metrics(client, runs.open_run(client, NAME, "key-2", home=home), 1, {"loss": 2.0})
 
 
-def test_metrics_params_and_reports_are_kept(client: MlflowClient, home: Home) -> None:
+def test_a_run_is_nested_below_the_newest_sweep(client: MlflowClient, home: Home) -> None:
+    parents = [runs.open_run(client, NAME, key, what="sweep", home=home) for key in ("sweep-1", "sweep-2")]
+    done = runs.open_run(client, NAME, "key-1", home=home)
+    runs.finish_run(client, done)
+    new = runs.nest_run(client, NAME, "key-2", parents[0], {"stage": "train"}, home=home)
+    for parent in parents:
+        assert runs.nest_run(client, NAME, "key-1", parent, home=home) == done
+    assert client.get_run(done).info.status == "FINISHED"
+    assert client.get_run(done).data.tags["mlflow.parentRunId"] == parents[1]
+    nested = client.get_run(new).data.tags
+    assert (nested["mlflow.parentRunId"], nested["stage"]) == (parents[0], "train")
+    assert runs.open_run(client, NAME, "key-2", home=home) == new
+    assert client.get_run(parents[0]).info.run_name == "sweep-sweep-1"
+
+
+def test_metrics_and_params_are_kept(client: MlflowClient, home: Home) -> None:
     run_id = runs.open_run(client, NAME, "key-1", home=home)
     for step in (1, 2, 2):
         runs.log_metrics(client, run_id, step, {"loss": 3.0 - step, "grad_norm": 0.5})
     runs.log_params(client, run_id, {"train": {"lora_rank": 8, "target_modules": ["q_proj"]}, "seed": 1})
     runs.log_params(client, run_id, {"train": {"lora_rank": 16}, "extra": {str(i): i for i in range(150)}})
-    report = home.root / "report.md"
-    report.write_text("# Report")
-    runs.log_report_files(client, run_id, [report])
 
     data = client.get_run(run_id).data
     assert data.metrics == {"loss": 1.0, "grad_norm": 0.5}
     assert data.params["train.lora_rank"] == "8" and data.params["extra.149"] == "149"
-    assert [file.path for file in client.list_artifacts(run_id, "report")] == ["report/report.md"]
 
 
 def test_a_dataset_is_linked_once(client: MlflowClient, home: Home) -> None:

@@ -8,6 +8,7 @@ from data.config import DataConfig
 from registry.names import check_name
 from serving.config import VLLM_LORA_RANKS, ServingConfig
 from tasks.config import GateConfig, ScoreConfig, TrainConfig
+from tasks.retrain_config import RetrainConfig
 
 
 class PipelineConfig(BaseModel, frozen=True, extra="forbid"):
@@ -21,6 +22,7 @@ class PipelineConfig(BaseModel, frozen=True, extra="forbid"):
     score: ScoreConfig = ScoreConfig()
     gate: GateConfig = GateConfig()
     serving: ServingConfig = ServingConfig()
+    retrain: RetrainConfig = RetrainConfig()
 
     @field_validator("name")
     @classmethod
@@ -45,6 +47,15 @@ class PipelineConfig(BaseModel, frozen=True, extra="forbid"):
             raise ValueError(
                 f"train.lora_rank={rank} cannot be served: raise serving.max_lora_rank (now {limit}, "
                 f"at most {VLLM_LORA_RANKS[-1]}) or lower the rank"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def the_gate_gets_answers(self) -> Self:
+        if self.gate.asks_for_answers and not self.score.answers:
+            raise ValueError(
+                f"score.answers=0 leaves gate.{self.gate.asks_for_answers} nothing to measure: raise the former, or "
+                "set the latter to null"
             )
         return self
 

@@ -6,10 +6,8 @@ from prefect import flow
 
 from serving.canary import CanarySchedule
 from tasks import switches
-from tasks.approval import approved
+from tasks.approval import A_DAY_S, approved
 from tasks.orders import Order
-
-A_DAY_S = 86_400
 
 
 @flow(name="promote")

@@ -17,6 +17,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+from tasks.orders import ONLY_FOR_THIS_COMMAND
 from turnout.errors import TurnoutError
 from turnout.paths import Home
 
@@ -74,6 +75,7 @@ def prefect_api(home: Home, *, verbose: bool = False) -> TemporaryServer | None:
         return None
     server = TemporaryServer(home)
     os.environ["PREFECT_API_URL"] = server.api_url
+    os.environ[ONLY_FOR_THIS_COMMAND] = "1"
     return server
 
 

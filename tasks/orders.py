@@ -11,6 +11,9 @@ from serving.canary import CanarySchedule, check_shares
 from turnout.errors import NotFound
 from turnout.paths import home
 
+ONLY_FOR_THIS_COMMAND = "TURNOUT_TEMPORARY_PREFECT"
+"""The environment variable that is set where Prefect's server ends with the command: nobody can approve anything."""
+
 
 @dataclass(frozen=True)
 class Order:

@@ -1,20 +1,26 @@
 """The pipeline's stages as Prefect tasks: thin wrappers that name, time and retry the functions they call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect import task
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
 
 from data.config import DataConfig
 from registry.versions import Version
 from serving.config import ServingConfig
-from tasks import deploying, releasing, reporting, steps
+from tasks import comparing, deploying, releasing, steps, sweeping
 from tasks.config import GateConfig, ScoreConfig, TrainConfig
 from tasks.deploying import Served
 from tasks.gate import Verdict
-from tasks.progress import StageRecord
+from tasks.progress import Run
 from tasks.releasing import Switch
-from tasks.stage import stage
+from tasks.report.filing import file_report
+from tasks.report.markdown import markdown
+from tasks.report.outcome import Finished, loss_table, outcome
+from tasks.stage import can_pass, stage
+from tasks.sweeping import Combination, Scored, Sweep
 from turnout.references import Adapter, Base, Dataset, Scores
 
 
@@ -42,7 +48,7 @@ def score(
     write_parity: bool,
 ) -> Scores:
     """Measure base, candidate and champion on the same validation tokens."""
-    return steps.score(config, train, dataset, adapter, base, champion, write_parity=write_parity)
+    return comparing.score(config, train, dataset, adapter, base, champion, write_parity=write_parity)
 
 
 @stage("register", retries=2)
@@ -57,20 +63,22 @@ def register(
 def deploy(
     config: ServingConfig,
     train: TrainConfig,
-    max_rows: int,
+    score: ScoreConfig,
     version: Version,
     dataset: Dataset,
     scores: Scores,
     base: Base,
 ) -> Served:
     """Load the version into an engine and prove it there, without traffic."""
-    return deploying.deploy(config, train, max_rows, version, dataset, scores, base)
+    return deploying.deploy(config, train, score, version, dataset, scores, base)
 
 
-@stage("gate")
-def gate(config: GateConfig, version: Version, scores: Scores, served: Served, champion: Version | None) -> Verdict:
+@stage("gate", retries=2)
+def gate(
+    config: GateConfig, version: Version, dataset: Dataset, scores: Scores, served: Served, champion: Version | None
+) -> Verdict:
     """Judge the candidate."""
-    return releasing.judge_version(config, version, scores, served, champion)
+    return releasing.judge_version(config, version, dataset, scores, served, champion)
 
 
 @stage("release", retries=2)
@@ -81,30 +89,52 @@ def release(
     return releasing.release(version, served, verdict, champion, promote)
 
 
+@task(
+    name="combination",
+    retries=2,
+    retry_delay_seconds=2,
+    retry_condition_fn=lambda _task, _run, state: can_pass(state),
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def combination(each: Combination, about: Sweep, parent_id: str) -> Scored:
+    """Train and score one combination of a sweep."""
+    return sweeping.train_and_score(each, about, parent_id)
+
+
 def publish(
+    dataset: Dataset,
+    adapter: Adapter,
     version: Version,
     scores: Scores,
     served: Served,
     verdict: Verdict,
     switch: Switch | None,
     champion: Version | None,
-    stages: Mapping[str, StageRecord],
+    run: Run,
 ) -> dict[str, Any]:
-    """The run's outcome, also as artifacts of Prefect's and of the MLflow run.
+    """The run's outcome, also as a page in the home and the MLflow run, and as artifacts of Prefect's.
 
     The traffic is where it is by now, so a report that cannot be filed is a warning in the outcome.
     """
     before = champion.number if champion else switch.before if switch else None
-    result = reporting.outcome(version, scores, served, verdict, switch, before, stages)
-    losses = reporting.loss_table(scores, served)
-    page = reporting.markdown(result, losses)
+    finished = Finished(
+        dataset, adapter, version, scores, served, verdict, switch, before, dict(run.stages), tuple(run.sweep)
+    )
+    result, losses = outcome(finished), loss_table(scores, served)
     key, of = version.name, version.served_name
-    filings: dict[str, Callable[[], Any]] = {
-        "the report is not in Prefect": lambda: create_markdown_artifact(page, key=f"{key}-report", description=of),
-        "the losses are not in Prefect": lambda: create_table_artifact(
-            losses, key=f"{key}-losses", description=f"Losses of {of}"
-        ),
-        "the report is not in MLflow": lambda: reporting.file_report(version, page),
+
+    def tell_prefect() -> None:
+        create_markdown_artifact(markdown(result, losses), key=f"{key}-report", description=of)
+        create_table_artifact(losses, key=f"{key}-losses", description=f"Losses of {of}")
+        if result["report_url"]:
+            create_link_artifact(
+                result["report_url"], link_text=f"Report of {of}", key=f"{key}-report-page", description=of
+            )
+
+    filings: dict[str, Callable[[], None]] = {
+        "the report is not filed": lambda: file_report(finished, result),
+        "the report is not in Prefect": tell_prefect,
     }
     for failure, file in filings.items():
         try:

@@ -1,13 +1,16 @@
-"""The first four stages as plain functions: prepare, train, score, register."""
+"""The stages prepare, train and register as plain functions; score is in tasks.comparing."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from data.config import DataConfig
 from data.prepare import prepare as prepare_rows
 from data.source import resolve as resolve_source
-from registry.adapters import fetch
+from data.source import source_sha256
+from data.versions import changed_meanwhile, keep_version, kept_source
+from registry.datasets import keep_dataset
 from registry.manifest import build_manifest
 from registry.releases import fold, read_log
 from registry.runs import finish_run, link_dataset, log_metrics, log_params, open_run
@@ -17,37 +20,41 @@ from registry.versions import register as register_adapter
 from tasks import progress
 from tasks.cache import cached, key_of
 from tasks.checkpoints import read_metrics
-from tasks.config import ScoreConfig, TrainConfig, train_settings
+from tasks.config import TrainConfig, train_settings
 from tasks.forwarding import MetricForwarder
-from tasks.scoring import Champion
-from tasks.scoring import score as score_adapter
 from tasks.training import train as train_adapter
-from turnout.digests import adapter_files, adapter_sha256, file_sha256, json_sha256
-from turnout.errors import ArtifactDamaged, DataError, NotFound, RegistryUnavailable
-from turnout.paths import home
+from turnout.digests import adapter_files, adapter_sha256, json_sha256
+from turnout.errors import ArtifactDamaged, NotFound, RegistryUnavailable
+from turnout.paths import Home, home
 from turnout.references import Adapter, Base, Dataset, Scores
 
 
 def prepare(config: DataConfig, base: Base) -> Dataset:
-    """The rows of `config`, tokenised for `base`; kept under the file's digest, not its name."""
+    """The rows of `config`, tokenised for `base`; kept under the digest of the source's bytes, as these bytes are."""
     here, source = home(), resolve_source(config)
-    inputs = {
-        "source": file_sha256(source),
-        "data": config.model_dump(mode="json", exclude={"path", "split"}),
+    digest = source_sha256(source)
+    rows = {
+        "source": digest,
+        "data": config.model_dump(mode="json", exclude={"path", "split", "checks"}),
         "tokenizer": base.tokenizer_sha256,
         "template": base.template_sha256,
     }
+    inputs = rows | {"checks": config.checks.model_dump(mode="json")}
 
     def is_intact(dataset: Dataset) -> bool:
-        return dataset.train_file.is_file() and dataset.validation_file.is_file()
+        there = dataset.train_file.is_file() and dataset.validation_file.is_file()
+        return there and dataset.source_sha256 == digest  # an older Turnout left that out
 
-    def make(key: str) -> Dataset:
-        dataset = prepare_rows(config, base, here.datasets / key)
-        if file_sha256(source) != inputs["source"]:
-            raise DataError(f"{source} was changed while it was read", "Run again when nothing writes to it.")
-        return dataset
+    def make(_key: str) -> Dataset:
+        # Other checks do not make other rows, and what was trained on these rows goes by the folder's name.
+        dataset = prepare_rows(config, base, here.datasets / key_of(rows))
+        if source_sha256(source) != digest:
+            raise changed_meanwhile(source)
+        return replace(dataset, source_sha256=digest)
 
-    return cached(here, "prepare", inputs, Dataset, make, is_intact)
+    dataset = cached(here, "prepare", inputs, Dataset, make, is_intact)
+    keep_version(here, dataset, source, base)
+    return dataset
 
 
 def train_inputs(name: str, config: TrainConfig, dataset: Dataset, base: Base) -> dict[str, Any]:
@@ -115,52 +122,6 @@ def learnt(champion: Version, config: TrainConfig, dataset: Dataset, base: Base)
     return was == (dataset.sha256, base.sha256, json_sha256(train_settings(config)))
 
 
-def score(
-    config: ScoreConfig,
-    train: TrainConfig,
-    dataset: Dataset,
-    adapter: Adapter,
-    base: Base,
-    champion: Version | None,
-    *,
-    write_parity: bool,
-) -> Scores:
-    """Losses of base, candidate and champion on the same validation tokens, on the base as `train` quantised it.
-
-    A champion of another base is left out: its loss in nats a token means something else.
-    """
-    here = home()
-    comparable = champion is not None and champion.manifest.base_sha256 == base.sha256
-    rival = champion.manifest.adapter_sha256 if champion and comparable else None
-    inputs = {
-        "rows": Path(dataset.path).name,
-        "adapter": adapter.adapter_sha256,
-        "champion": rival,
-        "base": base.sha256,
-        "double_quantisation": train.double_quantisation,
-        "score": config.model_dump(mode="json"),
-    }
-
-    def make(key: str) -> Scores:
-        against = None
-        if champion and rival:
-            against = Champion(str(fetch(connect(here), champion, here)), rival)
-        work = here.stages / "score" / key
-        return score_adapter(
-            dataset,
-            base,
-            adapter,
-            against,
-            config,
-            work_folder=work,
-            double_quantisation=train.double_quantisation,
-            write_parity=write_parity,
-            progress=progress.update,
-        )
-
-    return cached(here, "score", inputs, Scores, make, lambda _scores: True)
-
-
 def register(
     name: str, label: str | None, config: TrainConfig, dataset: Dataset, adapter: Adapter, scores: Scores, base: Base
 ) -> Version:
@@ -176,6 +137,7 @@ def register(
         run_id = open_run(client, name, key, home=here)
         MetricForwarder(client, run_id).send(read_metrics(here.runs / key))
         link_dataset(client, run_id, dataset)
+        keep_dataset(client, run_id, dataset, _kept_source(here, dataset))
         log_metrics(client, run_id, adapter.steps, _losses(scores))
         manifest = build_manifest(dataset, base, adapter, scores, label=label)
         version = register_adapter(client, name, adapter, manifest, run_id, home=here)
@@ -187,6 +149,15 @@ def register(
     if version.number != release.champion and version.number not in release.rolled_back:
         set_candidate(client, name, version.number)
     return version
+
+
+def _kept_source(here: Home, dataset: Dataset) -> Path:
+    source = kept_source(here, dataset.source_sha256)
+    if source is None:
+        raise NotFound(
+            f"the bytes of {dataset.source} are no longer in {here.sources}", "Run again: it keeps them anew."
+        )
+    return source
 
 
 def _losses(scores: Scores) -> dict[str, float]:

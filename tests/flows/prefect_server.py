@@ -19,12 +19,28 @@ from tests.conftest import QUIET
 PREFECT = str(Path(sys.executable).with_name("prefect"))
 
 
+PREFECT_YAML = Path(__file__).parents[2] / "prefect.yaml"
+
+
 @dataclass(frozen=True)
 class PrefectServer:
-    """`env` makes a process use the server."""
+    """`env` makes a process use the server; `folder` is not the repository's."""
 
     url: str
     env: dict[str, str]
+    folder: Path
+
+    def prefect(self, *args: str) -> str:
+        """Run Prefect's own command; what it wrote."""
+        command = [PREFECT, "--no-prompt", *args]
+        done = subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def deploy(self) -> None:
+        """Make a work pool and all deployments, as the README says."""
+        self.prefect("work-pool", "create", "turnout", "--type", "process", "--overwrite")
+        self.prefect("deploy", "--all", "--prefect-file", str(PREFECT_YAML))
 
     def get(self, path: str) -> Any:
         return self._ask(urllib.request.Request(f"{self.url}{path}"))
@@ -33,13 +49,25 @@ class PrefectServer:
         headers = {"Content-Type": "application/json"}
         return self._ask(urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers))
 
+    def delete(self, path: str) -> None:
+        self._ask(urllib.request.Request(f"{self.url}{path}", method="DELETE"))
+
+    def resume(self, run_id: str, run_input: dict[str, Any]) -> dict[str, Any]:
+        """Fill in the form of a paused run; the run is paused an instant before its form is there."""
+        deadline = time.monotonic() + 30
+        while True:
+            answer: dict[str, Any] = self.post(f"/flow_runs/{run_id}/resume", {"run_input": run_input})
+            if "schema not found" not in str(answer) or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.2)
+
     def _ask(self, request: urllib.request.Request) -> Any:
         """The answer; as Prefect's own client does, ask again while the server's SQLite is busy (503)."""
         deadline = time.monotonic() + 30
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=30) as response:
-                    return json.load(response)
+                    return json.loads(response.read() or "null")
             except urllib.error.HTTPError as error:
                 if error.code != 503 or time.monotonic() > deadline:
                     raise
@@ -61,7 +89,7 @@ def prefect_server(folder: Path) -> Iterator[PrefectServer]:
             assert process.poll() is None, (folder / "server.log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.5)
-        yield PrefectServer(url, env)
+        yield PrefectServer(url, env, folder)
     finally:
         process.terminate()
         process.wait(30)

@@ -22,6 +22,7 @@ STEPS = 12
 SMALL = (
     *("--set", "name=bot", "--set", f"train.max_steps={STEPS}", "--set", "train.checkpoint_every_steps=2"),
     *("--set", "score.max_rows=6", "--set", "score.samples=1", "--set", "score.sample_tokens=8"),
+    *("--set", "gate.stop_rate=null"),
 )
 
 

@@ -5,10 +5,13 @@ import re
 import psutil
 import pytest
 
+from data.config import DataConfig
+from data.source import resolve
 from flows.presets.loading import load_preset
 from registry.aliases import read_aliases
 from registry.releases import fold, read_log
 from registry.store import connect
+from registry.versions import get_version
 from tasks.bases import resolve_base
 from tasks.steps import find_champion, learnt, prepare
 from tests.conftest import Outcome, PipelineRun
@@ -56,7 +59,19 @@ def test_mlflow_has_the_version_with_its_manifest_and_curve(pipeline_run: Pipeli
     assert len(losses) > 10
     assert losses[-1] < losses[0]
     artifacts = [artifact.path for artifact in client.list_artifacts(version.run_id, "report")]
-    assert artifacts == ["report/bot-v1.md"]
+    assert artifacts == ["report/bot-v1-lengths.png", "report/bot-v1-loss.png", "report/bot-v1.html"]
+
+
+def test_the_version_says_what_the_gate_saw_and_its_rows_can_be_had_again(pipeline_run: PipelineRun) -> None:
+    version = get_version(connect(pipeline_run.turnout.home), "bot", 1)
+    rules = {rule.name: rule for rule in version.manifest.gate}
+    assert rules.keys() >= {"better_than_base", "not_worse_than_champion", "proof", "contract", "stop_rate"}
+    assert all(rule.passed for rule in rules.values())
+    better = rules["better_than_base"]
+    assert better.interval and better.figure and better.interval[0] < better.figure < better.interval[1]
+    copy = pipeline_run.turnout.folder / "again.jsonl"
+    assert pipeline_run.turnout("data", "checkout", "bot-v1", str(copy)).code == 0
+    assert copy.read_bytes() == resolve(DataConfig()).read_bytes()
 
 
 def test_the_log_says_promoted_and_the_aliases_follow(pipeline_run: PipelineRun) -> None:
@@ -139,7 +154,7 @@ def test_a_worse_candidate_is_refused_and_traffic_stays(pipeline_run: PipelineRu
     result = refused.json
     assert (result["version"], result["promoted"], result["champion_before"]) == (2, False, 1)
     failed = [rule["name"] for rule in result["gate"]["rules"] if not rule["passed"]]
-    assert failed == ["not_worse_than_champion"]
+    assert "not_worse_than_champion" in failed  # it may not know yet when to stop, either
     client = connect(pipeline_run.turnout.home)
     assert read_aliases(client, "bot") == {"champion": 1}
     assert client.get_model_version("bot", "2").tags["refused"]

@@ -1,6 +1,7 @@
 # ruff: noqa: F401, F811  (fixtures of another folder are imported by name)
 """The release flows on a real Prefect server: the deployments' forms, and a person who approves, refuses or is away."""
 
+import os
 import subprocess
 import sys
 import time
@@ -15,14 +16,15 @@ from mlflow import MlflowClient
 
 from registry.releases import append, fold, read_log
 from registry.versions import set_candidate
-from tests.flows.prefect_server import PREFECT, PrefectServer, prefect_server
+from tests.flows.prefect_server import PrefectServer, prefect_server
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME, register_one
 from turnout.paths import Home
 
 pytestmark = pytest.mark.slow
 
-PREFECT_YAML = Path(__file__).parents[2] / "prefect.yaml"
+ROOT = Path(__file__).parents[2]
+
 YES = {"approve": True, "who": " Ada ", "comment": "the canary was fine"}
 
 
@@ -51,14 +53,7 @@ class FlowRun:
             time.sleep(0.5)
 
     def resume(self, run_input: dict[str, Any]) -> dict[str, Any]:
-        """Fill in the form; the run is paused an instant before its form is there."""
-        run = self.wait_for_pause()
-        deadline = time.monotonic() + 30
-        while True:
-            answer: dict[str, Any] = self.server.post(f"/flow_runs/{run['id']}/resume", {"run_input": run_input})
-            if "schema not found" not in str(answer) or time.monotonic() > deadline:
-                return answer
-            time.sleep(0.2)
+        return self.server.resume(self.wait_for_pause()["id"], run_input)
 
     def question(self) -> str:
         run, deadline = self.wait_for_pause(), time.monotonic() + 30
@@ -88,15 +83,13 @@ def released(client: MlflowClient, home: Home) -> MlflowClient:
     return client
 
 
-def start(server: PrefectServer, home: Home, call: str) -> FlowRun:
+def start(server: PrefectServer, home: Home, call: str, module: str = "flows.release", **env: str) -> FlowRun:
     tag = f"run-{time.monotonic_ns()}"
-    code = (
-        "from prefect import tags\nfrom flows.release import promote, rollback\n"
-        f"with tags({tag!r}):\n    print('OUTCOME', {call})"
-    )
+    code = f"from prefect import tags\nfrom {module} import *\nwith tags({tag!r}):\n    print('OUTCOME', {call})"
+    path = os.pathsep.join(filter(None, [str(ROOT), server.env.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, "-c", code],
-        env={**server.env, "TURNOUT_HOME": str(home.root)},
+        env={**server.env, "TURNOUT_HOME": str(home.root), "PYTHONPATH": path, **env},
         cwd=home.root,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -169,14 +162,8 @@ def test_a_canary_that_ended_meanwhile_does_not_turn_its_end_into_a_rollback(
     assert len(read_log(released, NAME)) == 4
 
 
-def test_both_deployments_have_a_form(server: PrefectServer, tmp_path: Path) -> None:
-    def prefect(*args: str) -> None:
-        command = [PREFECT, "--no-prompt", *args]
-        done = subprocess.run(command, env=server.env, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    prefect("work-pool", "create", "turnout", "--type", "process")
-    prefect("deploy", "--all", "--prefect-file", str(PREFECT_YAML))
+def test_both_deployments_have_a_form(server: PrefectServer) -> None:
+    server.deploy()
     for name in ("promote", "rollback"):
         deployment = server.get(f"/deployments/name/{name}/{name}")
         fields = deployment["parameter_openapi_schema"]["properties"]

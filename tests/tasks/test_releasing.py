@@ -25,11 +25,11 @@ from tests.registry.conftest import client, home, migrated, no_registry_of_the_u
 from tests.registry.material import NAME
 from tests.serving.yard import Yard as ServingYard
 from tests.serving.yard import known_base, names, settings
+from tests.tasks.measured import WELL, measured, prepared
 from tests.tasks.versions import EVIDENCE, PASSED, REFUSED, served
 from turnout.errors import EngineError, RegistryConflict
 from turnout.files import read_state
 from turnout.paths import Home
-from turnout.references import Loss, Scores
 
 
 class Yard(ServingYard):
@@ -103,8 +103,10 @@ def test_a_refused_version_goes_and_is_marked_until_it_passes(yard: Yard) -> Non
     yard.promote(one)
     assert yard.judged(two, yard.deploy(two), REFUSED, one) is None
     assert names(yard.first) == [one.served_name] and yard.tags(two)["refused"] == "too far"
+    assert get_version(yard.client, two.name, two.number).manifest.gate == REFUSED.rules
     yard.promote(two, one)
     assert "refused" not in yard.tags(two)
+    assert get_version(yard.client, two.name, two.number).manifest.gate == PASSED.rules
 
 
 def test_a_refused_rollback_target_stays_loaded(yard: Yard) -> None:
@@ -207,8 +209,8 @@ def test_a_version_that_left_its_engine_is_not_released(yard: Yard) -> None:
 
 def test_a_kept_proof_is_judged_by_the_present_tolerance(yard: Yard) -> None:
     one = yard.make(b"one")
-    at = served(yard.first, fetch(yard.client, one, yard.home), difference=0.015)
-    scores = Scores(Loss(5.2, 9, 1), Loss(1.9, 9, 1), None, Loss(4.7, 9, 1), Loss(2.2, 9, 1))
-    assert judge_version(GateConfig(), one, scores, at, None).passed
-    strict = judge_version(GateConfig(), one, scores, replace(at, tolerance=0.01), None)
+    at = served(yard.first, fetch(yard.client, one, yard.home), difference=0.015, answers=WELL)
+    scores, rows = measured(yard.home.root, base=5.2, candidate=1.9), prepared(yard.home.root / "rows")
+    assert judge_version(GateConfig(), one, rows, scores, at, None).passed
+    strict = judge_version(GateConfig(), one, rows, scores, replace(at, tolerance=0.01), None)
     assert not strict.passed and "0.0150 away" in strict.reason

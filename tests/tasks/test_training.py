@@ -181,7 +181,8 @@ def test_packed_conversations_do_not_see_each_other(home: Path, base: Base, data
         together = trainer.model.eval()(**inputs, use_cache=False).logits[0]
         for first, last in itertools.pairwise(ends):
             alone = trainer.model(input_ids=batch["input_ids"][:, first:last], use_cache=False).logits[0]
-            assert torch.allclose(together[first:last], alone, atol=1e-3)
+            # In bf16 single logits differ by their last bits; those of rows that see each other differ by their size.
+            assert (together[first:last] - alone).abs().mean() < 0.02 * alone.abs().mean()
     assert train_steps(trainer) > 0
 
 

@@ -43,7 +43,7 @@ def prepare(config: DataConfig, base: Base, out: Path, progress: Callable[[int, 
         kept, too_long, notes = _fit(rows, _encode(rows, tokenizer, base, tally, progress), config)
         report = _judge(rows, tally, config)
     report.raise_refusals()
-    validation, moved = _split(rows, kept, config)
+    validation, moved = split([item.prompt_sha256 for item in kept], config.validation_fraction)
     if "strftime_now" in str(tokenizer.chat_template):
         notes.append("the chat template writes today's date into prompts, so other days give other tokens")
     sides = {"train": [item for item in kept if item.prompt_sha256 not in validation]}
@@ -65,21 +65,6 @@ def prepare(config: DataConfig, base: Base, out: Path, progress: Callable[[int, 
     )
     write_dataset(dataset, sides, report, out)
     return dataset
-
-
-def _split(rows: Rows, kept: list[Tokens], config: DataConfig) -> tuple[frozenset[str], str | None]:
-    try:
-        return split([item.prompt_sha256 for item in kept], config.validation_fraction)
-    except DataError as error:
-        if len(kept) == len(rows.rows):
-            raise
-        message = (
-            f"{rows.file}: {len(rows.rows) - len(kept)} of {len(rows.rows)} rows are over "
-            f"data.max_length={config.max_length} tokens"
-        )
-        raise DataError(
-            f"{message}, which leaves {error.message}", "Raise data.max_length or shorten the rows."
-        ) from None
 
 
 def _judge(rows: Rows, tally: Tally, config: DataConfig) -> Report:

@@ -3,6 +3,7 @@
 import reprlib
 from typing import Any
 
+from data.checks.personal import mask_personal
 from turnout.errors import DataError
 
 SHOWN = 5
@@ -25,7 +26,7 @@ class Problems:
     def add(self, line: int, text: str) -> None:
         self.total += 1
         if len(self.first) < SHOWN:
-            self.first.append(f"{self.place} {line}: {text}")
+            self.first.append(f"{self.place} {line}: {mask_personal(text)}")
 
     def extend(self, other: "Problems") -> None:
         """Add the problems of a later part of the same file."""
@@ -54,7 +55,8 @@ def describe(value: Any) -> str:
     if isinstance(value, int | float):
         return f"a number ({value})" if abs(value) < 1e300 else "a number"
     if isinstance(value, str):
-        return f"text ({value[:40]!r}{'…' if len(value) > 40 else ''})"
+        shown = mask_personal(value)
+        return f"text ({shown[:40]!r}{'…' if len(shown) > 40 else ''})"
     if isinstance(value, list | tuple):
         return "a list"
     if isinstance(value, dict):

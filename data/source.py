@@ -97,6 +97,8 @@ def source_name(config: DataConfig) -> str:
 
 
 def _local(text: str) -> Path:
+    if not text.strip():
+        raise DataError("the path of the rows is empty", "Name a file, a folder, a hub dataset or sample:NAME.")
     try:
         path = Path(text).expanduser()
         path.exists()

@@ -1,5 +1,7 @@
 """Dataset versions on this disk: the bytes that each was made of, once, and getting them back bit for bit."""
 
+import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -9,7 +11,7 @@ from pathlib import Path
 from data.source import source_files
 from turnout.dataset_records import DatasetRecord, read_record, write_record
 from turnout.digests import file_sha256, files_sha256
-from turnout.errors import BadInput, DataError
+from turnout.errors import BadInput, DataError, ResourceShort
 from turnout.files import exclusive, new_folder
 from turnout.paths import Home
 from turnout.references import Base, Dataset
@@ -69,15 +71,27 @@ def check_out(source: Path, sha256: str, target: Path) -> Path:
     Nothing happens where that content is there already.
 
     Raises:
-        BadInput: there is other content, or the folder to write into is not there.
+        BadInput: there is other content, or it cannot be written there.
         DataError: the copy does not have the digest `sha256`.
+        ResourceShort: the disk is full.
     """
     target = target.absolute()
+    try:
+        return _copied(source, sha256, target)
+    except OSError as error:
+        if error.errno == errno.ENOSPC or "No space left" in str(error):  # of a folder's copy only the text says it
+            raise ResourceShort(f"the disk that holds {target.parent} is full", "Free some, and run again.") from error
+        raise BadInput(
+            f"{target} cannot be written: {error.strerror or error}", "Name a place that you may write to."
+        ) from error
+
+
+def _copied(source: Path, sha256: str, target: Path) -> Path:
     if source.is_file() and target.is_dir():
         target = target / source.name
     if _is_content(target, sha256):
         return target
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+    if os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir())):
         raise BadInput(f"{target} holds other content", "Name a path that does not exist yet: nothing is overwritten.")
     if not target.parent.is_dir():
         raise BadInput(f"the folder {target.parent} does not exist", "Make it first.")

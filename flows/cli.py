@@ -49,6 +49,8 @@ def _run() -> tuple[int, TurnoutError | None]:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"See `{context.command_path} --help`." if context else "See `turnout --help`."
+        if not error.format_message():  # a group without a command, whose help was shown instead
+            return BadInput.exit_code, None
         failure = BadInput(error.format_message(), hint)
     except Exception as error:
         failure = error if isinstance(error, TurnoutError) else _unexpected(error)
@@ -61,7 +63,11 @@ def _unexpected(error: Exception) -> TurnoutError:
     if not isinstance(error, OSError):
         return TurnoutError(f"{type(error).__name__}: {error}", "This is a bug; --debug shows where it happened.")
     if error.errno == errno.ENOSPC:
-        return ResourceShort(f"No space left on the disk that holds {error.filename}", "Free some, and run again.")
+        disk = f"the disk that holds {error.filename}" if error.filename else "a disk"
+        return ResourceShort(
+            f"No space left on {disk}",
+            "Free some, and run again; TURNOUT_HOME, TURNOUT_CACHE and TMPDIR say where files are.",
+        )
     if isinstance(error, PermissionError):
         return ResourceShort(f"Not allowed to write or read {error.filename}", "Change its owner or set TURNOUT_HOME.")
     what = (

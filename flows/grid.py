@@ -40,7 +40,7 @@ def combinations(preset: str, overrides: Sequence[str], options: Iterable[str]) 
     for number, chosen in enumerate(product(*grid.values()), 1):
         written = tuple(f"{key}={value}" for key, value in zip(grid, chosen, strict=True))
         train = load_preset(preset, [*overrides, *written]).train
-        digest = json_sha256(train_settings(train))
+        digest = json_sha256(_what_counts(train))
         if digest in trained:
             raise BadInput(
                 f"{trained[digest]} and {', '.join(written)} train the same adapter",
@@ -72,6 +72,12 @@ def _parsed(option: str) -> tuple[str, list[str]]:
     if not isinstance(node, yaml.SequenceNode) or not node.value:
         raise BadInput(f"--sweep {option!r:.100}: its values cannot be read", f"separate them by commas, {_EXAMPLE}")
     return key, [listed[each.start_mark.index : each.end_mark.index] for each in node.value]
+
+
+def _what_counts(train: TrainConfig) -> dict[str, Any]:
+    """The settings that the result depends on, without those that another one makes idle."""
+    idle = {"packed_length": not train.packing, "epochs": train.max_steps is not None}
+    return {key: value for key, value in train_settings(train).items() if not idle.get(key)}
 
 
 def _value(train: TrainConfig, key: str) -> Any:

@@ -148,7 +148,7 @@ def check_fits(manifest: Manifest, base: Base, adapter_folder: Path) -> None:
     if missing:
         raise LoadRefused(f"{adapter_folder} lacks {', '.join(missing)}", "fetch the version again")
     _compare("adapter_bytes", manifest.adapter_bytes, sum(file.stat().st_size for file in files))
-    config = json.loads(files[0].read_text(encoding="utf-8"))
+    config = _read(files[0])
     _compare("rank", manifest.rank, config.get("r"))
     _compare("alpha", manifest.alpha, config.get("lora_alpha"))
     _compare("target_modules", sorted(manifest.target_modules), sorted(config.get("target_modules") or ()))
@@ -162,6 +162,13 @@ def git_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(config.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise LoadRefused(f"{config} is no JSON object: {error}", "train the version again") from error
 
 
 def _nats(loss: Loss | None) -> float | None:

@@ -2,8 +2,11 @@
 
 import re
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator, model_validator
+
+from tasks.json_schema import schema_problem
 
 
 class FormatConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -22,21 +25,15 @@ class FormatConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     def regex_compiles(cls, value: str | None) -> str | None:
         try:
             re.compile(value or "")
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"gate.format.regex={value!r:.100} is no regular expression: {error}") from error
         return value
 
     @field_validator("json_schema")
     @classmethod
     def schema_is_one(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is not None:
-            from jsonschema import SchemaError
-            from jsonschema.validators import validator_for
-
-            try:
-                validator_for(value).check_schema(value)
-            except SchemaError as error:
-                raise ValueError(f"gate.format.json_schema is no JSON schema: {error.message:.200}") from error
+        if value is not None and (problem := schema_problem(value)):
+            raise ValueError(f"gate.format.json_schema {problem}")
         return value
 
     @model_validator(mode="after")
@@ -83,7 +80,7 @@ class JudgeConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     the places `{prompt}`, `{expected}` and `{answer}`. The mean grade must be at least `least`.
     """
 
-    url: str = Field(pattern=r"^https?://")
+    url: str
     model: str = Field(min_length=1)
     api_key_env: str | None = None
     prompt: str = JUDGE_PROMPT
@@ -91,7 +88,19 @@ class JudgeConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     temperature: float | None = Field(0.0, ge=0)
     max_tokens: int | None = Field(512, ge=1)
     timeout_s: float = Field(60.0, gt=0)
-    concurrency: int = Field(4, ge=1)
+    concurrency: int = Field(4, ge=1, le=64)
+
+    @field_validator("url")
+    @classmethod
+    def url_names_a_host(cls, value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # brackets, or a port that is none
+            usable = False
+        if not usable:
+            raise ValueError(f"gate.judge.url={value!r:.100} is no address such as http://127.0.0.1:8000/v1")
+        return value
 
     @field_validator("prompt")
     @classmethod

@@ -74,6 +74,7 @@ def find_dataset_version(home: Home, text: str) -> DatasetVersion:
 
     Raises:
         NotFound: there is none; BadInput: there are several.
+        RegistryUnavailable: none was prepared here, and MLflow did not answer.
     """
     versions, problems = list_dataset_versions(home)
     found = [
@@ -84,11 +85,11 @@ def find_dataset_version(home: Home, text: str) -> DatasetVersion:
     ]
     if len(found) > 1:
         raise BadInput(f"{text} fits {_names(found)}", "Write more of its digits.")
+    if not found and problems:
+        raise RegistryUnavailable(f"no dataset version {text!r:.100} is known: {problems[0]}", "Run again when it is.")
     if not found:
         known = f"there are: {_names(versions)}" if versions else "there is none yet"
-        raise NotFound(
-            "; ".join([f"there is no dataset version {text}; {known}", *problems]), "See `turnout data list`."
-        )
+        raise NotFound(f"there is no dataset version {text!r:.100}; {known}", "See `turnout data list`.")
     return found[0]
 
 

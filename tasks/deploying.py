@@ -10,6 +10,7 @@ from registry.adapters import fetch
 from registry.manifest import check_fits
 from registry.store import connect
 from registry.versions import Version
+from registry.weights import check_weights
 from serving.config import ProveOn, ServingConfig
 from serving.engines import stop_engine
 from serving.evidence import Evidence
@@ -21,6 +22,7 @@ from tasks.bases import ensure_parity_base
 from tasks.config import ScoreConfig, TrainConfig
 from tasks.placing import Place, find_place
 from tasks.questions import questions
+from turnout.digests import adapter_files
 from turnout.errors import LoadRefused, ProofFailed
 from turnout.files import exclusive
 from turnout.paths import Home, home
@@ -31,8 +33,8 @@ from turnout.references import Answer, Base, Dataset, Scores
 class Served:
     """A version on an engine; losses in nats a token, None where the proof failed before they were known.
 
-    `problem` says why the proof failed. `replaces` is the id of the engine that this one takes over from when the
-    version is released; empty where there is none.
+    `problem` says why the proof failed, or why the version was not even loaded. `replaces` is the id of the engine that
+    this one takes over from when the version is released; empty where there is none.
     """
 
     engine_id: str
@@ -70,14 +72,14 @@ def deploy(
     `train` says how the base was quantised, which the parity base repeats.
 
     Raises:
-        EngineError: no engine can be had for it, or the engine refuses it.
+        ArtifactDamaged: the registry no longer holds what was registered.
+        EngineError: no engine can be had for it, or it does not answer.
     """
     here = home()
     served_base = base
     if config.base == "parity":
         served_base = ensure_parity_base(base, double_quantisation=train.double_quantisation, progress=progress.update)
     folder = fetch(connect(here), version, here)
-    check_fits(version.manifest, served_base, folder)
     place = find_place(here, served_base, config, version, folder)
     rows, nats = validation_sample(dataset, score.max_rows), scores.candidate.nats
     probes = cache(lambda: render_probes(base.path))
@@ -92,8 +94,10 @@ def deploy(
         replaces=place.replaces.id if place.replaces else "",
     )
     try:
+        check_fits(version.manifest, served_base, folder)
+        check_weights(adapter_files(folder)[1])
         return _with_figures(served, put(here, place, version, folder, evidence, config.prove_on))
-    except ProofFailed as error:
+    except (ProofFailed, LoadRefused) as error:  # trying again helps neither: it is the gate's to say so
         return replace(served, problem=error.message)
 
 

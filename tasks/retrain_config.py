@@ -1,6 +1,8 @@
 """The `retrain` section of a preset."""
 
-from pydantic import BaseModel, Field
+from typing import Self
+
+from pydantic import BaseModel, Field, model_validator
 
 
 class DriftConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -27,3 +29,12 @@ class RetrainConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     min_rows: int = Field(20, ge=2)
     max_rows: int = Field(256, ge=2)
     drift: DriftConfig = DriftConfig()
+
+    @model_validator(mode="after")
+    def enough_rows_are_compared(self) -> Self:
+        if self.min_rows > self.max_rows:
+            raise ValueError(
+                f"retrain.min_rows={self.min_rows} is above retrain.max_rows={self.max_rows}, so that no rows would "
+                "ever say anything"
+            )
+        return self

@@ -88,6 +88,7 @@ def train_and_score(each: Combination, about: Sweep, parent_id: str) -> Scored:
         what = f"sweep {each.number}/{each.count}"
         with progress.timed(what):
             adapter = steps.train(about.name, each.train, about.dataset, about.base)
+            trained, run.cached = not run.cached, False
             champion = steps.find_champion(about.name, other_than=adapter.adapter_sha256)
             scores = comparing.score(
                 about.score,
@@ -98,6 +99,7 @@ def train_and_score(each: Combination, about: Sweep, parent_id: str) -> Scored:
                 champion,
                 write_parity=about.write_parity,
             )
+            run.cached = run.cached and not trained
             MetricForwarder(client, run_id).send(read_metrics(Path(adapter.path).parent))
             losses = {"eval_loss": scores.candidate.nats, "base_eval_loss": scores.base.nats}
             log_metrics(client, run_id, adapter.steps, losses)

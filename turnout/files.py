@@ -19,6 +19,14 @@ T = TypeVar("T")
 def write_atomically(path: Path, text: str) -> None:
     """Replace `path` by `text`; a reader, or a crash, sees the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _replace(path, text)
+    except OSError as error:
+        error.filename = str(path)  # a full disk names no file, and the temporary one means nothing to anybody
+        raise
+
+
+def _replace(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -2,12 +2,12 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from data.checks.answers import gives_away, is_damaged, truncation
-from data.checks.personal import KINDS, find_personal
+from data.checks.personal import KINDS, find_personal, mask_personal
 from data.checks.words import signatures
 from data.conversation import Message, Row
 from data.split import position
@@ -109,25 +109,27 @@ def _flags(index: int, row: Row, examples: dict[str, list[tuple[int, str]]]) -> 
     personal = find_personal(text)
     for name, speaks in (("truncated", cut), ("answer_in_prompt", given)):
         if speaks:
-            _keep(examples, name, index, f"…{answer[-60:]!r}")
+            _keep(examples, name, index, lambda: f"…{mask_personal(answer)[-60:]!r}")
     if damaged:
-        _keep(examples, "damaged", index, _damage(text))
+        _keep(examples, "damaged", index, lambda: _damage(mask_personal(text)))
     if personal:
-        _keep(examples, "personal_data", index, ", ".join(f"{kind} {shown}" for kind, shown in personal.items()))
+        _keep(
+            examples, "personal_data", index, lambda: ", ".join(f"{kind} {shown}" for kind, shown in personal.items())
+        )
     return cut, given, damaged, sum(1 << KINDS.index(kind) for kind in personal)
 
 
-def _keep(examples: dict[str, list[tuple[int, str]]], name: str, index: int, text: str) -> None:
+def _keep(examples: dict[str, list[tuple[int, str]]], name: str, index: int, text: Callable[[], str]) -> None:
     kept = examples.setdefault(name, [])
     if len(kept) < _EXAMPLES:
-        kept.append((index, text))
+        kept.append((index, text()))
 
 
 def _damage(text: str) -> str:
     from ftfy.badness import BADNESS_RE
 
     match = BADNESS_RE.search(text)
-    at = match.start() if match else text.index("\ufffd")
+    at = match.start() if match else max(0, text.find("\ufffd"))
     return repr(text[max(0, at - 20) : at + 40])
 
 

@@ -15,7 +15,7 @@ from data.checks.words import words
 _LEAST_ROWS = 40
 _FIRST_ROWS = 300
 _PERMUTATIONS = 199
-_CLEAR = 0.01
+CLEAR = 0.05
 """At or under this chance of a random pairing, the answers belong to their prompts."""
 _ALIKE = 0.1
 
@@ -29,13 +29,13 @@ def chance_of_random_pairing(sample: Sequence[Sampled]) -> float | None:
     if len(rows) < _LEAST_ROWS:
         return None
     chance = _chance(rows[:_FIRST_ROWS])
-    if chance is not None and chance > _CLEAR and len(rows) > _FIRST_ROWS:
+    if chance is not None and chance > CLEAR and len(rows) > _FIRST_ROWS:
         return _chance(rows)
     return chance
 
 
 def looks_random(chance: float | None) -> bool:
-    return chance is not None and chance > _CLEAR
+    return chance is not None and chance > CLEAR
 
 
 def _chance(rows: Sequence[Sampled]) -> float | None:

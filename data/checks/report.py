@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data.checks.config import ChecksConfig
-from data.checks.pairing import looks_random
+from data.checks.pairing import CLEAR, looks_random
 from data.checks.tally import Count, Tallied
 from data.config import DataConfig
 from turnout.errors import DataError
@@ -83,7 +83,7 @@ def judge(
 ) -> Report:
     """The report on `tallied` rows in the format `kind`; `broken` are rows that could not be read at all."""
     broken = broken or Count(0, tallied.rows)
-    findings = [_broken(broken), _prompts(tallied)]
+    findings = [_broken(broken), _prompts(config, tallied)]
     findings += [_finding(name, count, config, tallied) for name, count in tallied.counts.items()]
     findings.append(_shuffled(config.checks, tallied.chance_of_random_pairing))
     shown = [item for item in findings if item is not None]
@@ -132,8 +132,10 @@ def _finding(name: str, count: Count, config: DataConfig, tallied: Tallied) -> F
 
 
 def _step(name: str) -> str:
-    if name in ("broken", "prompts"):
-        return "Fix or remove these rows." if name == "broken" else "Add rows with other prompts."
+    if name == "broken":
+        return "Fix or remove these rows."
+    if name == "prompts":
+        return "Add rows with other prompts, none over data.max_length, or raise that."
     if name == "too_long":
         return "Shorten these rows, raise data.max_length, or set data.on_too_long=drop to leave them out."
     return f"{_FIX[name]}, or set data.checks.{name}.action=warn."
@@ -146,11 +148,18 @@ def _broken(broken: Count) -> Finding | None:
     return Finding("broken", "refuse", broken.count, round(broken.share, 4), 0.0, text, broken.examples)
 
 
-def _prompts(tallied: Tallied) -> Finding | None:
-    if tallied.distinct_prompts >= 2:
+def _prompts(config: DataConfig, tallied: Tallied) -> Finding | None:
+    # Where a row that is too long refuses the whole, that is the reason to give.
+    left = tallied.fitting_prompts if config.on_too_long == "drop" else tallied.distinct_prompts
+    if left >= 2:
         return None
-    text = f"{tallied.distinct_prompts} distinct prompts; at least 2 are needed, one to train and one to validate on"
-    return Finding("prompts", "refuse", tallied.distinct_prompts, None, None, text)
+    needed = "at least 2 are needed, one to train and one to validate on"
+    text = f"{left} distinct prompt{'' if left == 1 else 's'}; {needed}"
+    if left < tallied.distinct_prompts:
+        long = tallied.counts["too_long"]
+        of = f"{long.count:,} of {long.of:,} rows are over data.max_length={config.max_length} tokens"
+        text = f"{of}, which leaves {text}"
+    return Finding("prompts", "refuse", left, None, None, text)
 
 
 def _shuffled(checks: ChecksConfig, chance: float | None) -> Finding:
@@ -163,6 +172,6 @@ def _shuffled(checks: ChecksConfig, chance: float | None) -> Finding:
         return Finding("shuffled", "ok", 0, None, None, "the answers belong to their prompts")
     text = (
         "the answers' words have no more to do with their prompts' than in a random pairing "
-        f"({chance:.0%} of random pairings fit as well, 1% is the limit)"
+        f"({chance:.0%} of random pairings fit as well, {CLEAR:.0%} is the limit)"
     )
     return Finding("shuffled", action, 1, None, None, text)

@@ -3,9 +3,10 @@
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 
@@ -51,12 +52,13 @@ def check_stream(
         small = len(lead) < LEAD // BATCH
         examined = _here(lead, arguments, tally) if small else _spread(chain(lead, batches), arguments, tally, workers)
         sizes = [file.path.stat().st_size for file in files]
-        for batch, (reader, facts) in examined:
-            seen.merge(reader)
-            seen.refuse_mixed()
-            tally.add(facts, batch.number)
-            if progress:
-                progress(tally.rows, _share_read(batch, sizes))
+        with closing(examined):  # its processes end before a failure is told
+            for batch, (reader, facts) in examined:
+                seen.merge(reader)
+                seen.refuse_mixed()
+                tally.add(facts, batch.number)
+                if progress:
+                    progress(tally.rows, _share_read(batch, sizes))
         seen.refuse_empty()
         if not tally.rows and not seen.problems.total:
             raise DataError(f"{source} holds no rows", "Write at least two rows to it.")
@@ -84,7 +86,7 @@ def _common(lead: list[Batch], source: str) -> frozenset[str]:
     return common_shingles(compared_text(row.prompt) for row in rows)
 
 
-Examined = Iterator[tuple[Batch, tuple[RowReader, Facts]]]
+Examined = Generator[tuple[Batch, tuple[RowReader, Facts]], None, None]
 
 
 def _here(batches: list[Batch], arguments: tuple, tally: Tally) -> Examined:

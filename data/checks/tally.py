@@ -15,7 +15,7 @@ from data.checks.languages import language_shares
 from data.checks.lengths import length_figures
 from data.checks.near import leaks, near_rows, repeats
 from data.checks.pairing import chance_of_random_pairing
-from data.checks.personal import KINDS
+from data.checks.personal import KINDS, mask_personal
 from data.config import DataConfig
 
 EXAMPLES = 5
@@ -40,10 +40,11 @@ class Count:
 
 @dataclass(frozen=True)
 class Tallied:
-    """Every figure of a dataset; `counts` by the checks' names."""
+    """Every figure of a dataset; `counts` by the checks' names, `fitting_prompts` of rows within `max_length`."""
 
     rows: int
     distinct_prompts: int
+    fitting_prompts: int
     validation_rows: int
     counts: dict[str, Count]
     personal_data: dict[str, int]
@@ -116,9 +117,11 @@ class Tally:
         sampled = min(len(self._sample), self.rows)
         main = max(languages.values(), default=1.0)
         counts["languages"] = Count(round((1 - main) * sampled), sampled)
+        prompts = load("prompt")
         return Tallied(
             rows=self.rows,
-            distinct_prompts=len(np.unique(load("prompt"))),
+            distinct_prompts=len(np.unique(prompts)),
+            fitting_prompts=len(np.unique(prompts[tokens <= limit])),
             validation_rows=int(validation.sum()),
             counts=counts,
             personal_data={k: n for i, k in enumerate(KINDS) if (n := int((flags[:, 3] >> i & 1).sum()))},
@@ -170,7 +173,7 @@ class Tally:
         """Shares of the answers where nearly all are short and each stands there several times, else None."""
         if not self._labels or (total := self._labels.total()) < 0.95 * self.rows or total < 5 * len(self._labels):
             return None
-        return {label: round(count / self.rows, 4) for label, count in self._labels.most_common(20)}
+        return {mask_personal(label): round(count / self.rows, 4) for label, count in self._labels.most_common(20)}
 
 
 def sides(positions: Any, fraction: float) -> Any:

@@ -1,12 +1,14 @@
 """`turnout data check`: what is wrong with a dataset, before anything is trained on it."""
 
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
 
 from flows.commands.options import Debug, Json
 from flows.output import TerminalWatcher, answer, err, out
+from turnout.errors import BadInput
 from turnout.files import write_atomically
 
 EXAMPLES = """
@@ -40,6 +42,8 @@ def check(
     from flows.presets.loading import load_preset
     from tasks.bases import resolve_base
 
+    if html:
+        _require_writable(html)
     settings = load_preset(config, values or [])
     data = settings.data.model_copy(update={"path": file})
     watcher = TerminalWatcher()
@@ -53,6 +57,20 @@ def check(
         write_atomically(html, report_page(report.data))
     answer(report.data, json, show)
     return 2 if report.data["refused"] else 0
+
+
+def _require_writable(html: Path) -> None:
+    """Raises BadInput before a long check whose page could not be written."""
+    if html.is_dir():
+        raise BadInput(f"--html {html} is a folder", f"Name a file, such as {html / 'report.html'}.")
+    try:
+        html.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=html.parent):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"--html {html} cannot be written: {error.strerror}", "Name a file in a folder that you may write to."
+        ) from error
 
 
 def show(report: dict[str, Any]) -> None:

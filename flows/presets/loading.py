@@ -16,8 +16,8 @@ from turnout.errors import PresetError
 
 Lines = dict[tuple[str, ...], int]
 
-DEEPEST = 3
-"""How deep keys stand: section, key, and the name of a variable in serving.env. YAML's anchors can go on for ever."""
+DEEPEST = 4
+"""How deep keys stand, as data.checks.leaked.action does. YAML's anchors can go on for ever."""
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 100
@@ -149,7 +149,9 @@ def _apply(values: dict[str, Any], override: str) -> tuple[str, ...]:
 def _key(problem: Any) -> tuple[str, ...]:
     """The preset's key that a problem is about: pydantic appends the union member or the list index it tried."""
     path = tuple(str(part) for part in problem["loc"])
-    return path if problem["type"] == "extra_forbidden" else path[:2] if len(path) > 1 and _keys(path[:1]) else path[:1]
+    if problem["type"] == "extra_forbidden":
+        return path
+    return path[: next((at for at in range(1, len(path)) if path[at] not in _keys(path[:at])), len(path))]
 
 
 def _describe(path: tuple[str, ...], lines: Lines, problem: Any) -> str:

@@ -1,16 +1,20 @@
 """The gate's rules on the form of the engine's answers: that they stop, and a format."""
 
-import json
-import re
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from registry.manifest import GateRule as Rule
 from tasks.answers_config import FormatConfig
+from tasks.children import run_module
 from turnout.errors import PresetError
 from turnout.references import Answer
 
 SHOWN = 80
 """Characters of an answer that a rule shows."""
+LIMIT_S = 30
+"""Seconds in which a format must be done with all answers; a good one needs one, most of it to start its process."""
 
 
 def stop_rate_rule(least: float, rate: float | None, answers: int) -> Rule:
@@ -25,12 +29,12 @@ def format_rule(config: FormatConfig, answers: Sequence[Answer]) -> Rule:
     """Whether enough of the engine's answers have the wanted form.
 
     Raises:
-        PresetError: the JSON schema names another document.
+        PresetError: the form's pattern takes too long.
     """
     if not answers:
         return unanswered("format", config.share)
-    fits = _json_check(config.json_schema) if config.json_schema is not None else _regex_check(config.regex or "")
-    wrong = [answer for answer in answers if not fits(answer.text)]
+    fits = _which_fit(config, [answer.text for answer in answers])
+    wrong = [answer for answer, fitting in zip(answers, fits, strict=True) if not fitting]
     share = (len(answers) - len(wrong)) / len(answers)
     text = f"{share:.0%} of {len(answers)} answers have the format, at least {config.share:.0%} wanted"
     passed = share >= config.share
@@ -45,27 +49,17 @@ def unanswered(name: str, limit: float) -> Rule:
     return Rule(name, False, None, limit, text)
 
 
-def _regex_check(regex: str) -> Callable[[str], bool]:
-    pattern = re.compile(regex)
-    return lambda text: pattern.search(text) is not None
+def _which_fit(config: FormatConfig, texts: list[str]) -> list[bool]:
+    latest = time.monotonic() + LIMIT_S
 
-
-def _json_check(schema: dict[str, object]) -> Callable[[str], bool]:
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    # An empty registry: the default one would fetch what `$ref` names from the network.
-    validator = validator_for(schema)(schema, registry=Registry())
-
-    def fits(text: str) -> bool:
-        try:
-            return bool(validator.is_valid(json.loads(text)))
-        except (ValueError, RecursionError):
-            return False
-        except Unresolvable as error:
+    def watch() -> None:
+        if time.monotonic() > latest:
             raise PresetError(
-                f"gate.format.json_schema names {error.ref!r:.100}, which is not in it", "Write it under $defs."
-            ) from error
+                f"gate.format was not done with {len(texts)} answers after {LIMIT_S} s, as a regular expression with "
+                "repeats within repeats is",
+                "Write it without them. What is trained and proven is kept: run again with the new one.",
+            )
 
-    return fits
+    with tempfile.TemporaryDirectory(prefix="turnout-format-") as folder:
+        job = {"format": config, "answers": texts}
+        return list(run_module("tasks.gate.fitting", job, Path(folder), on_poll=watch))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from registry.manifest import GateRule as Rule
 from tasks import progress
@@ -91,7 +91,10 @@ def _ask(client: "OpenAI", config: JudgeConfig, question: str) -> str:
             temperature=openai.omit if config.temperature is None else config.temperature,
             max_tokens=openai.omit if config.max_tokens is None else config.max_tokens,
         )
-        return reply.choices[0].message.content or ""
+        content: Any = reply.choices[0].message.content or ""
+        if not isinstance(content, str):
+            raise TypeError(f"a reply that is no text but {content!r:.100}")
+        return content
     # What is not the API's JSON ends in an AttributeError, TypeError or IndexError here.
     except (openai.OpenAIError, AttributeError, TypeError, IndexError, ValueError) as error:
         raise JudgeFailed(

@@ -10,9 +10,12 @@ from pydantic import ValidationError
 
 from data.check import check_file
 from data.checks.config import ChecksConfig
+from data.checks.page import report_page
 from data.config import DataConfig
+from data.conversation import Message, conversation_sha256
 from data.prepare import prepare
 from data.source import resolve
+from data.split import is_validation
 from tests.data.conftest import Write
 from turnout.errors import DataError
 from turnout.references import Base
@@ -44,8 +47,20 @@ def misread(text: str) -> str:
     return text.encode().decode("latin-1")
 
 
+def trained_on(prompt: str) -> bool:
+    return not is_validation(conversation_sha256([Message("user", prompt)]), DataConfig().validation_fraction)
+
+
+def reworded(rows: Rows) -> Rows:
+    """Training rows once more, each with two marks after its prompt; only those that are training rows then too."""
+    again = prompts(lambda text: f"{text}!", rows) + prompts(lambda text: f"{text} ??", rows)
+    kept = {row["instruction"] for row in rows if trained_on(row["instruction"])}
+    return [row for row in again if row["instruction"].rstrip("!? ") in kept and trained_on(row["instruction"])]
+
+
 REFUSED: dict[str, tuple[str, Rows]] = {
     "every row twice": ("duplicates", HEALTHY * 2),
+    "training prompts in three spellings": ("near_duplicates", HEALTHY + reworded(HEALTHY)),
     "validation prompts in capitals": ("leaked", HEALTHY + prompts(lambda text: f"{text.upper()}!", HEALTHY[:60])),
     "validation prompts with a space": ("leaked", HEALTHY + prompts(lambda text: f"{text} ", HEALTHY[:30])),
     "answers cut in half": ("truncated", answers(lambda text: text[: len(text) // 2])),
@@ -150,6 +165,28 @@ def test_what_is_found_of_a_secret_is_masked(base: Base, write: Write) -> None:
     assert secret not in shown and "sk-q… (43 characters)" in shown
 
 
+SECRETS = {
+    "address": "jane.doe@corp.example.com",
+    "card": "4111 1111 1111 1111",
+    "token": "ghp_" + "a1B2" * 9,
+    "private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7bq\n-----END RSA PRIVATE KEY-----",
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+def test_no_check_shows_a_secret_in_its_examples(secret: str, base: Base, write: Write) -> None:
+    cut = FIRST | {"output": f"First. Then write to {secret}, and"}
+    given = {"instruction": f"What is it? The key is {secret}", "output": f"The key is {secret}"}
+    damaged = {"instruction": f"{secret} cafÃ© â€™s Ã©tÃ©", "output": "An answer."}
+    unread = {"instruction": {secret: 1}, "output": "An answer.", "input": [secret]}
+    labels = [{"instruction": f"Who answers call {n}?", "output": secret[:40]} for n in range(4000)]
+    every = [cut, given, damaged, unread, {"instruction": "x", "output": 5, secret: "x"}]
+    for rows in ([*HEALTHY, *every], labels if len(secret) <= 40 else every):
+        report = check_file(DataConfig(path=str(write("a.jsonl", rows))), base).data
+        for shown in (json.dumps(report, ensure_ascii=False), report_page(report)):
+            assert not [part for part in secret.split("\n") if part[8:] and part[8:24] in shown]
+
+
 def test_labels_are_counted(base: Base, write: Write) -> None:
     rows = [{"instruction": f"Is {a} even?", "output": ("yes", "no")[a % 4 == 0]} for a in range(100)]
     report = check_file(DataConfig(path=str(write("a.jsonl", rows))), base)
@@ -161,6 +198,19 @@ def test_rows_that_are_too_long_refuse_where_the_preset_drops_none(base: Base, w
     report = check_file(DataConfig(path=str(write("a.jsonl", rows)), on_too_long="refuse"), base)
     assert [item.name for item in report.refusals] == ["too_long"]
     assert report.data["too_long"] == 1 and report.data["lengths"]["row"]["max"] > 512
+
+
+@pytest.mark.parametrize(("fitting", "left"), [(0, "0 distinct prompts"), (1, "1 distinct prompt;")])
+def test_rows_that_are_too_long_leave_nothing_to_train_on(fitting: int, left: str, base: Base, write: Write) -> None:
+    rows = HEALTHY[:fitting] + prompts(lambda text: f"{text} {'x y ' * 600}", HEALTHY[fitting:])
+    config = DataConfig(path=str(write("a.jsonl", rows)))
+    report = check_file(config, base)
+    [refusal] = report.refusals
+    assert refusal.name == "prompts" and f"{168 - fitting} of 168 rows are over data.max_length=512" in refusal.text
+    assert left in refusal.text
+    with pytest.raises(DataError, match=f"which leaves {left}") as caught:
+        prepare(config, base, write("b", "").with_name("out"))
+    assert "data.max_length" in caught.value.next_step
 
 
 def test_a_check_that_is_half_set_keeps_the_rest() -> None:

@@ -86,8 +86,17 @@ def test_a_checkout_never_overwrites(home: Home, source: Path, tmp_path: Path) -
         check_out(kept, sha256, other)
     assert other.read_text("utf-8") == "mine"
 
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    with pytest.raises(BadInput, match="holds other content"):
+        check_out(kept, sha256, link)
+    assert link.is_symlink()
+
     with pytest.raises(BadInput, match="does not exist"):
         check_out(kept, sha256, tmp_path / "missing" / "rows.jsonl")
+    for place in (Path("/proc/rows"), tmp_path / ("x" * 300)):
+        with pytest.raises(BadInput, match="cannot be written"):
+            check_out(kept, sha256, place)
 
     target = check_out(kept, sha256, tmp_path / "rows.jsonl")
     inode = target.stat().st_ino

@@ -40,8 +40,18 @@ def test_a_bad_file_ends_with_2_and_a_warning_with_0(turnout: Turnout) -> None:
 def test_what_cannot_be_read_fails_as_everywhere(turnout: Turnout) -> None:
     missing = turnout("data", "check", "no/such.jsonl", "--json")
     assert missing.code == 2 and missing.json["error"]["kind"] == "bad_data"
+    empty = turnout("data", "check", "", "--json")
+    assert empty.code == 2 and "path of the rows is empty" in empty.json["error"]["message"]
     wrong = turnout("data", "check", "sample:incidents", "--set", "data.checks.leaked.above=2", "--json")
     assert wrong.code == 2 and "data.checks" in wrong.json["error"]["message"]
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_check(turnout: Turnout) -> None:
+    (turnout.folder / "folder").mkdir()
+    (turnout.folder / "file").write_text("")
+    for place, why in (("folder", "is a folder"), ("file/page.html", "cannot be written"), ("/proc/a.html", "/proc/a")):
+        outcome = turnout("data", "check", "no/such.jsonl", "--html", place, "--json")
+        assert outcome.code == 2 and why in outcome.json["error"]["message"], outcome
 
 
 @pytest.mark.e2e

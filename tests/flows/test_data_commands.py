@@ -57,5 +57,10 @@ def test_an_empty_home_says_so(turnout: Turnout) -> None:
     assert turnout("data", "list", "--json").json == {"datasets": [], "problems": []}
     assert "turnout run" in turnout("data", "list").out
     unknown = turnout("data", "checkout", "abcd", "rows.jsonl", "--json")
-    assert unknown.code == 2 and "no dataset version abcd" in unknown.json["error"]["message"]
+    assert unknown.code == 2 and "no dataset version 'abcd'" in unknown.json["error"]["message"]
     assert not turnout.home.root.exists()
+
+
+def test_a_group_without_a_command_shows_its_help(turnout: Turnout) -> None:
+    outcome = turnout("data")
+    assert outcome.code == 2 and "checkout" in outcome.out and outcome.err == ""

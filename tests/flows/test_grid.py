@@ -32,6 +32,8 @@ def test_commas_in_brackets_belong_to_the_value() -> None:
         (["train.lora_rank=8,16", "train.lora_rank=32"], "train.lora_rank is given twice"),
         (["train.lora_rank=8,08.0"], "train the same adapter"),
         (["train.checkpoint_every_steps=5,10"], "train the same adapter"),
+        (["train.packed_length=1024,2048"], "train the same adapter"),
+        (["train.epochs=1,2", "train.max_steps=8,9"], "train the same adapter"),
         (["data.max_length=128,256"], "only settings of train can be swept"),
         (["train={seed: 1}"], "only settings of train"),
         (["train.lora_rank"], "is not of the form train.key=A,B"),

@@ -1,5 +1,6 @@
 """The pipeline for real: training, MLflow, vLLM. One run is shared; the tests go on from it in their order."""
 
+import json
 import re
 
 import psutil
@@ -15,6 +16,7 @@ from registry.versions import get_version
 from tasks.bases import resolve_base
 from tasks.steps import find_champion, learnt, prepare
 from tests.conftest import Outcome, PipelineRun
+from tests.data.test_checks import HEALTHY, shuffled
 
 pytestmark = pytest.mark.e2e
 
@@ -148,18 +150,27 @@ def test_status_versions_and_history_agree(pipeline_run: PipelineRun) -> None:
 
 
 @pytest.mark.slow
-def test_a_worse_candidate_is_refused_and_traffic_stays(pipeline_run: PipelineRun) -> None:
-    refused = pipeline_run.again("--set", "train.max_steps=2")
+def test_a_worse_dataset_is_refused_and_traffic_stays(pipeline_run: PipelineRun) -> None:
+    turnout = pipeline_run.turnout
+    file = turnout.folder / "worse.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in shuffled(HEALTHY, 0)))
+    worse = ("--set", f"data.path={file}", "--set", "train.max_steps=8")
+    unchecked = pipeline_run.again(*worse)
+    assert unchecked.code == 2, unchecked
+    assert "\nshuffled: " in unchecked.json["error"]["message"]
+
+    refused = pipeline_run.again(*worse, "--set", "data.checks.shuffled.action=warn")
     assert refused.code == 3, refused
     result = refused.json
     assert (result["version"], result["promoted"], result["champion_before"]) == (2, False, 1)
-    failed = [rule["name"] for rule in result["gate"]["rules"] if not rule["passed"]]
-    assert "not_worse_than_champion" in failed  # it may not know yet when to stop, either
-    client = connect(pipeline_run.turnout.home)
-    assert read_aliases(client, "bot") == {"champion": 1}
-    assert client.get_model_version("bot", "2").tags["refused"]
-    (adapter,) = pipeline_run.turnout("status", "bot", "--json").json["adapters"]
+    failed = {rule["name"]: rule["text"] for rule in result["gate"]["rules"] if not rule["passed"]}
+    assert "not_worse_on_champions_rows" in failed  # and perhaps on its own rows, whose answers are as wrong
+    client = connect(turnout.home)
+    assert read_aliases(client, "bot") == {"champion": 1} and len(read_log(client, "bot")) == 1
+    assert failed["not_worse_on_champions_rows"] in client.get_model_version("bot", "2").tags["refused"]
+    (adapter,) = turnout("status", "bot", "--json").json["adapters"]
     assert [row["version"] for row in adapter["served"]] == [1]
+    assert turnout("ask", "bot", "Why?", "--max-tokens", "4", "--json").json["model"] == "bot-v1"
 
 
 @pytest.mark.slow

@@ -42,6 +42,11 @@ def test_changed_files_are_refused(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('"r": 8', '"r": 9'))
     with pytest.raises(LoadRefused, match="rank is 9 here and 8 in its manifest"):
         check_fits(manifest, BASE, tmp_path)
+    for broken in ('{"r": 8,', "[1]", b"\xff".decode("latin-1")):
+        config.write_text(broken, "latin-1")
+        changed = manifest.model_copy(update={"adapter_bytes": len(broken) + len(b"weights")})
+        with pytest.raises(LoadRefused, match="is no JSON object"):
+            check_fits(changed, BASE, tmp_path)
     config.unlink()
     with pytest.raises(LoadRefused, match=r"lacks adapter_config\.json"):
         check_fits(manifest, BASE, tmp_path)

@@ -20,7 +20,7 @@ from tests.data.conftest import Write, base, write
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import BASE, DATASET, register_one, register_with_dataset
 from turnout.dataset_records import DatasetRecord, write_record
-from turnout.errors import ArtifactDamaged, BadInput, DataError, NotFound
+from turnout.errors import ArtifactDamaged, BadInput, DataError, NotFound, RegistryUnavailable
 from turnout.paths import Home
 from turnout.references import Base, Dataset
 
@@ -168,3 +168,5 @@ def test_without_its_registry_a_home_lists_what_it_prepared(
     versions, problems = list_dataset_versions(home)
     assert [version.sha256 for version in versions] == [dataset.sha256]
     assert len(problems) == 1 and "out of reach" in problems[0]
+    with pytest.raises(RegistryUnavailable, match=r"no dataset version 'abcd' is known: .* out of reach"):
+        find_dataset_version(home, "abcd")

@@ -99,6 +99,13 @@ def test_an_endpoint_that_is_none_is_named(endpoint: Endpoint, answer: tuple[int
         judge_rule(at(endpoint), WELL)
 
 
+@pytest.mark.parametrize("content", [8, ["8"], {"grade": 8}])
+def test_a_reply_that_is_no_text_is_no_grade(endpoint: Endpoint, content: Any) -> None:
+    endpoint.reply = lambda _question: (200, {"choices": [{"index": 0, "message": {"content": content}}]})
+    with pytest.raises(JudgeFailed, match="a reply that is no text"):
+        judge_rule(at(endpoint), WELL)
+
+
 def test_an_endpoint_that_is_not_there_is_named(endpoint: Endpoint) -> None:
     with pytest.raises(JudgeFailed, match="does not answer: APIConnectionError"):
         judge_rule(JUDGE, WELL)

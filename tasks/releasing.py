@@ -71,10 +71,16 @@ def release(
         version.number,
         seen=state,
         keep_arms=True,
-        reason="the pipeline's gate passed it",
+        reason=_reason(verdict),
         figures={rule.name: rule.figure for rule in verdict.rules if rule.figure is not None},
     )
     return replace(switch, warnings=(*switch.warnings, *lost))
+
+
+def _reason(verdict: Verdict) -> str:
+    """Why, for the release log: a person's word where one was asked."""
+    approval = next((rule.text for rule in verdict.rules if rule.name == "approval"), "")
+    return "; ".join(filter(None, ("the pipeline's gate passed it", approval)))
 
 
 def _tag(client: "MlflowClient", version: Version, served: Served, verdict: Verdict) -> None:

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from data.rows import ScoredRow, unseen_sample, validation_sample
-from tasks.bases import parity_folder
 from tasks.children import main, quieten, say
 from tasks.config import ScoreConfig
+from tasks.loading import at_training_precision, with_adapters
 from tasks.scored_rows import ROWS, keep_rows
 from turnout.errors import ScoringFailed
-from turnout.files import exclusive
 from turnout.references import Base, Dataset, Loss, Sample, Scores, from_json
 
 
@@ -44,11 +43,11 @@ def score_here(
     own_rows, left_out, own_note = _own_rows(dataset, config, how)
     losses: dict[str, list[float]] = {}
     say(work_folder, "loading the base at training precision")
-    model = _at_training_precision(base, how["double_quantisation"], how["write_parity"])
+    model = at_training_precision(base, how["double_quantisation"], write_parity=how["write_parity"])
     say(work_folder, "scoring the base")
     losses["base"] = row_losses(model, rows, config.batch_size)
     answers = {"base": _answers(model, rows, base, config, work_folder, "base")}
-    model = _with_adapters(model, adapters)
+    model = with_adapters(model, adapters)
     for name in adapters:
         say(work_folder, f"scoring the {name}")
         model.set_adapter(name)
@@ -90,43 +89,6 @@ def _own_losses(
     return [known[row.row_sha256] for row in own_rows]
 
 
-def _at_training_precision(base: Base, double_quantisation: bool, write_parity: bool) -> Any:
-    """The weights that training computed with: NF4, or its bf16 twin where that is there, which is faster."""
-    from tasks.quantise import fits_in_bf16, load_bf16
-
-    twin = parity_folder(base, double_quantisation)
-    fits = fits_in_bf16(base.path)
-    if not (twin.is_dir() and fits):
-        from tasks.parity import write_parity as write
-        from tasks.quantise import load_nf4
-
-        model = load_nf4(base.path, double_quantisation)
-        if write_parity and not twin.is_dir():
-            with exclusive(twin.with_suffix(".lock")):
-                if not twin.is_dir():
-                    write(model, base, twin)
-        if not (twin.is_dir() and fits):
-            return model
-        del model
-    return load_bf16(twin)
-
-
-def _with_adapters(model: Any, adapters: dict[str, str]) -> Any:
-    from peft import PeftModel
-
-    from tasks.quantise import compute_dtype
-
-    for name, folder in adapters.items():
-        if isinstance(model, PeftModel):
-            model.load_adapter(folder, adapter_name=name)
-        else:
-            model = PeftModel.from_pretrained(model, folder, adapter_name=name)
-    for name, parameter in model.named_parameters():
-        if "lora_" in name:
-            parameter.data = parameter.data.to(compute_dtype())
-    return model.eval()
-
-
 def _on_original(
     base: Base, candidate: str, rows: list[ScoredRow], config: ScoreConfig, work_folder: Path
 ) -> dict[str, list[float]]:
@@ -137,7 +99,7 @@ def _on_original(
     say(work_folder, "scoring on the base as published")
     model = load_bf16(base.path)
     of_base = row_losses(model, rows, config.batch_size)
-    model = _with_adapters(model, {"candidate": candidate})
+    model = with_adapters(model, {"candidate": candidate})
     return {"base_original": of_base, "candidate_original": row_losses(model, rows, config.batch_size)}
 
 

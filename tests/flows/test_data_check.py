@@ -54,6 +54,7 @@ def test_a_page_that_cannot_be_written_is_told_before_the_check(turnout: Turnout
         assert outcome.code == 2 and why in outcome.json["error"]["message"], outcome
 
 
+@pytest.mark.slow
 @pytest.mark.e2e
 def test_run_refuses_what_the_check_refuses(turnout: Turnout) -> None:
     (turnout.folder / "rows.jsonl").write_text(lines(60, "Cause: Queue {0} is full. Fix: Drain que"))

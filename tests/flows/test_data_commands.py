@@ -33,6 +33,7 @@ def known(client: MlflowClient, home: Home, tmp_path: Path) -> Turnout:
     return Turnout(home, tmp_path)
 
 
+@pytest.mark.slow
 def test_versions_are_listed_compared_and_checked_out(known: Turnout) -> None:
     listed = known("data", "list", "--json").json
     assert listed["problems"] == []

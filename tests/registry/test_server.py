@@ -67,6 +67,7 @@ def test_an_event_whose_answer_was_lost_is_found_again(
     assert len(log) == 1 + max(times, 2) and {each.id for each in log[1:]} == {event.id}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["postgres_server"], indirect=True)
 def test_releases_go_on_when_postgresql_is_back(remote: Registry, database: Postgres) -> None:
     remote.register(b"one")

@@ -212,6 +212,7 @@ def test_aliases_that_are_only_stale_are_written_anew(yard: Yard) -> None:
     assert read_aliases(yard.client, NAME) == {"champion": 2, "previous": 1} and len(read_log(yard.client, NAME)) == 2
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_home_mend_each_other(yard: Yard) -> None:
     """Everything runs: an adapter unloaded by hand, a killed worker and a killed engine are back in seconds."""
     engine = yard.engine()

@@ -105,6 +105,7 @@ def test_rows_that_the_candidate_was_trained_on_say_nothing(toy: Toy, tmp_path: 
     assert "was trained on the prompts of all" in scores.own_note
 
 
+@pytest.mark.slow
 def test_the_child_gives_what_this_process_gives(toy: Toy) -> None:
     own = own_rows(toy, 0.5)
     champion = Champion(toy.adapters["champion"], "b", own)

@@ -120,13 +120,16 @@ def check_files(name: str, folder: Path, registered: str) -> None:
 
 
 def check_effect(name: str, base: Logprobs, repeated: Logprobs, served: Logprobs) -> tuple[float, float]:
-    """The adapter's distance from the base, and the limit: thrice the distance of the base from itself, in nats.
+    """The adapter's distance from the base, and the limit: twice the distance of the base from itself, in nats.
+
+    An adapter that does nothing is as far from the base as the base is from itself, which in bf16 was measured at up
+    to 0.06 nats a token, in float32 at hardly anything.
 
     Raises:
         ProofFailed: it is nearer than that.
     """
     noise = mean_distance(base[: len(repeated)], repeated)
-    effect, limit = mean_distance(base, served), max(LEAST_EFFECT_NATS, 3 * noise)
+    effect, limit = mean_distance(base, served), max(LEAST_EFFECT_NATS, 2 * noise)
     if not effect >= limit:
         raise failure(
             name,

@@ -62,7 +62,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     base = resolve_base("bundled")
     gateway = GatewayConfig(port=free_port("127.0.0.1"))
     config = ServingConfig(port=free_port("127.0.0.1"), max_lora_rank=8, gateway=gateway)
-    adapters = [place(make_adapter(root / f"{seed}", Path(base.path), seed=seed), home.adapters) for seed in (1, 2)]
+    adapters = [
+        place(make_adapter(root / f"{seed}", Path(base.path), scale=0.05, seed=seed), home.adapters) for seed in (1, 2)
+    ]
     try:
         yield Workshop(home, config, base, start_engine(home, base, config, 8), *adapters)
     finally:

@@ -65,7 +65,7 @@ class Bad:
 PROOF = {"proof"}
 BAD: dict[str, Bad] = {
     "without effect": Bad(lambda _, it: it.louder(0), PROOF, r"by its effect: .* the adapter does nothing"),
-    "other weights than were scored": Bad(lambda _, it: it.louder(1.5), PROOF, r"by its parity: its loss is .* trained"),
+    "other weights than were scored": Bad(lambda _, it: it.louder(1.5), PROOF, r"its parity: its loss is .* trained"),
     "half of the layers lost": Bad(lambda _, it: half_of_the_layers(it), PROOF, r"by its parity: its loss is"),
     "alpha changed": Bad(lambda _, it: it.with_settings(lora_alpha=64), PROOF, r"alpha is 64 here and 32"),
     "rank unlike its settings": Bad(lambda _, it: it.with_settings(r=8), PROOF, "rank is 8 here and 16 in its manif"),

@@ -4,14 +4,13 @@ from typing import Any
 
 from prefect import flow
 
+from flows.checking import check
 from flows.presets.loading import load_preset
 from tasks import stages
 from tasks.approval import A_DAY_S, decide
 from tasks.bases import resolve_base
-from tasks.preflight import preflight
 from tasks.progress import watched
 from tasks.steps import find_champion
-from turnout.paths import home
 
 
 @flow(name="pipeline")
@@ -30,14 +29,7 @@ def pipeline(
         approval_timeout_s: with `gate.approval=required`, the seconds after which nobody is waited for any more.
     """
     config = load_preset(preset, overrides or [])
-    preflight(
-        home=home(),
-        base=config.base,
-        data=config.data,
-        train=config.train,
-        serving=config.serving,
-        gate=config.gate,
-    )
+    check(config)
     with watched() as run:
         base = resolve_base(config.base)
         dataset = stages.prepare(config.data, base)

@@ -4,16 +4,15 @@ from typing import Any
 
 from prefect import flow, unmapped
 
+from flows.checking import check
 from flows.grid import combinations
 from flows.pipeline import pipeline
 from flows.presets.loading import load_preset
 from tasks import stages
 from tasks.bases import resolve_base
 from tasks.in_order import InOrder
-from tasks.preflight import preflight
 from tasks.progress import watched
 from tasks.sweeping import Sweep, parent_run, sweep_rows
-from turnout.paths import home
 
 
 @flow(name="sweep", task_runner=InOrder())
@@ -30,16 +29,7 @@ def sweep(
     """
     values = overrides or []
     config, tried = load_preset(preset, values), combinations(preset, values, grid)
-    first, *others = [each.train for each in tried]
-    preflight(
-        home=home(),
-        base=config.base,
-        data=config.data,
-        train=first,
-        serving=config.serving,
-        gate=config.gate,
-        others=others,
-    )
+    check(config, [each.train for each in tried])
     with watched() as run:
         base = resolve_base(config.base)
         dataset = stages.prepare(config.data, base)

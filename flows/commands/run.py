@@ -55,21 +55,12 @@ def run(
 
 def _check(config: str, values: list[str], sweep: list[str]) -> str:
     """The base of a run whose settings and surroundings are fine, before anything is started for it."""
+    from flows.checking import check
     from flows.grid import combinations
     from flows.presets.loading import load_preset
-    from tasks.preflight import preflight
 
     settings = load_preset(config, values)
-    first, *others = [each.train for each in combinations(config, values, sweep)] if sweep else [settings.train]
-    preflight(
-        home=home(),
-        base=settings.base,
-        data=settings.data,
-        train=first,
-        serving=settings.serving,
-        gate=settings.gate,
-        others=others,
-    )
+    check(settings, [each.train for each in combinations(config, values, sweep)] if sweep else [])
     return settings.base
 
 

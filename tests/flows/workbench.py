@@ -173,9 +173,6 @@ def build_workbench(run: PipelineRun, folder: Path) -> Workbench:
     adapter = train(config.name, config.train, dataset, base)
     scores = score(config.score, config.train, dataset, adapter, base, None, write_parity=True)
     home = run.turnout.home
-    # Few and short, because the ones that do not stop take as long as they may.
-    few = config.score.model_copy(update={"answers": 4, "answer_tokens": 48})
-    config = config.model_copy(update={"score": few})
     bench = Workbench(
         connect(home), home, config, Candidate(adapter, dataset, scores, base, config.gate, champion=None)
     )

@@ -54,7 +54,7 @@ class PrefectServer:
 
     def resume(self, run_id: str, run_input: dict[str, Any]) -> dict[str, Any]:
         """Fill in the form of a paused run; the run is paused an instant before its form is there."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             answer: dict[str, Any] = self.post(f"/flow_runs/{run_id}/resume", {"run_input": run_input})
             if "schema not found" not in str(answer) or time.monotonic() > deadline:
@@ -62,11 +62,14 @@ class PrefectServer:
             time.sleep(0.2)
 
     def _ask(self, request: urllib.request.Request) -> Any:
-        """The answer; as Prefect's own client does, ask again while the server's SQLite is busy (503)."""
-        deadline = time.monotonic() + 30
+        """The answer; as Prefect's own client does, ask again while the server's SQLite is busy (503).
+
+        Prefect lets a statement wait 60 seconds for another's lock before it says 503.
+        """
+        deadline = time.monotonic() + 180
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=30) as response:
+                with urllib.request.urlopen(request, timeout=180) as response:
                     return json.loads(response.read() or "null")
             except urllib.error.HTTPError as error:
                 if error.code != 503 or time.monotonic() > deadline:
@@ -92,7 +95,7 @@ def prefect_server(folder: Path) -> Iterator[PrefectServer]:
         yield PrefectServer(url, env, folder)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def _answers(url: str) -> bool:

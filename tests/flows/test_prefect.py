@@ -58,7 +58,7 @@ class Yard:
 
     def wait(self, name: str, count: int = 1, states: frozenset[str] = frozenset(ENDED)) -> list[dict[str, Any]]:
         """The runs of a deployment, once `count` of them are in one of `states`."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 400
         while len(found := [run for run in self.runs(name) if run["state"]["type"] in states]) < count:
             assert time.monotonic() < deadline, self.log.read_text("utf-8")
             time.sleep(0.5)
@@ -66,7 +66,7 @@ class Yard:
 
     def said(self, run: dict[str, Any], words: str) -> str:
         """What a run logged, once `words` are in it: logs reach the server a little after the run has ended."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         while True:
             logs = self.server.post("/logs/filter", {"logs": {"flow_run_id": {"any_": [run["id"]]}}})
             text = "\n".join(each["message"] for each in logs)
@@ -105,7 +105,7 @@ def yard(server: PrefectServer, migrated: Path, tmp_path: Path, monkeypatch: pyt
         yield Yard(server, learner, tmp_path / "worker.log")
     finally:
         worker.terminate()
-        worker.wait(60)
+        worker.wait(180)
         for run in server.post("/flow_runs/filter", {}):
             server.delete(f"/flow_runs/{run['id']}")
 

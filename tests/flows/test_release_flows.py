@@ -43,7 +43,7 @@ class FlowRun:
     tag: str
 
     def wait_for_pause(self) -> dict[str, Any]:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while True:
             runs = self.server.post("/flow_runs/filter", {"flow_runs": {"tags": {"all_": [self.tag]}}})
             if runs and runs[0]["state"]["type"] == "PAUSED":
@@ -56,7 +56,7 @@ class FlowRun:
         return self.server.resume(self.wait_for_pause()["id"], run_input)
 
     def question(self) -> str:
-        run, deadline = self.wait_for_pause(), time.monotonic() + 30
+        run, deadline = self.wait_for_pause(), time.monotonic() + 180
         key = run["state"]["state_details"]["run_input_keyset"]["description"]
         while True:
             try:
@@ -67,7 +67,7 @@ class FlowRun:
 
     def end(self) -> tuple[str, str]:
         """The run's last state, and what the process wrote."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=400)
         runs = self.server.post("/flow_runs/filter", {"flow_runs": {"tags": {"all_": [self.tag]}}})
         return runs[0]["state"]["type"], out + err
 

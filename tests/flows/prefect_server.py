@@ -17,9 +17,9 @@ from serving.ports import free_port
 from tests.conftest import QUIET
 
 PREFECT = str(Path(sys.executable).with_name("prefect"))
-
-
 PREFECT_YAML = Path(__file__).parents[2] / "prefect.yaml"
+PATIENCE_S = 180.0
+"""Prefect on SQLite lets a statement wait 60 seconds for another's lock before it says 503, and more than one may."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,11 @@ class PrefectServer:
             time.sleep(0.2)
 
     def _ask(self, request: urllib.request.Request) -> Any:
-        """The answer; as Prefect's own client does, ask again while the server's SQLite is busy (503).
-
-        Prefect lets a statement wait 60 seconds for another's lock before it says 503.
-        """
-        deadline = time.monotonic() + 180
+        """The answer; as Prefect's own client does, ask again while the server's SQLite is busy (503)."""
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=180) as response:
+                with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
                     return json.loads(response.read() or "null")
             except urllib.error.HTTPError as error:
                 if error.code != 503 or time.monotonic() > deadline:

@@ -18,7 +18,7 @@ import pytest
 from registry.releases import read_log
 from registry.store import connect
 from registry.versions import set_candidate
-from tests.flows.prefect_server import PREFECT, PrefectServer, prefect_server
+from tests.flows.prefect_server import PATIENCE_S, PREFECT, PrefectServer, prefect_server
 from tests.registry.conftest import migrated
 from tests.tasks.learnt import Learner
 from turnout.files import exclusive
@@ -66,7 +66,7 @@ class Yard:
 
     def said(self, run: dict[str, Any], words: str) -> str:
         """What a run logged, once `words` are in it: logs reach the server a little after the run has ended."""
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             logs = self.server.post("/logs/filter", {"logs": {"flow_run_id": {"any_": [run["id"]]}}})
             text = "\n".join(each["message"] for each in logs)
@@ -105,7 +105,7 @@ def yard(server: PrefectServer, migrated: Path, tmp_path: Path, monkeypatch: pyt
         yield Yard(server, learner, tmp_path / "worker.log")
     finally:
         worker.terminate()
-        worker.wait(180)
+        worker.wait(PATIENCE_S)
         for run in server.post("/flow_runs/filter", {}):
             server.delete(f"/flow_runs/{run['id']}")
 

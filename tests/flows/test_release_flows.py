@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 
 from registry.releases import append, fold, read_log
 from registry.versions import set_candidate
-from tests.flows.prefect_server import PrefectServer, prefect_server
+from tests.flows.prefect_server import PATIENCE_S, PrefectServer, prefect_server
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME, register_one
 from turnout.paths import Home
@@ -56,7 +56,7 @@ class FlowRun:
         return self.server.resume(self.wait_for_pause()["id"], run_input)
 
     def question(self) -> str:
-        run, deadline = self.wait_for_pause(), time.monotonic() + 180
+        run, deadline = self.wait_for_pause(), time.monotonic() + PATIENCE_S
         key = run["state"]["state_details"]["run_input_keyset"]["description"]
         while True:
             try:

@@ -8,6 +8,9 @@ VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM 0.32 takes for `--max-lora-rank`."""
 
 ProveOn = Literal["auto", "serving", "separate"]
+EngineKind = Literal["vllm", "llama_cpp"]
+Quantisation = Literal["f16", "bf16", "Q8_0", "Q5_K_M", "Q4_K_M", "Q4_0"]
+"""llama.cpp's names for the formats of a model's weights."""
 
 
 class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -17,7 +20,8 @@ class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     all replicas of a base and as far as one worker sees, more are refused with 429. `request_timeout_s` bounds
     a whole answer, `idle_timeout_s` the time in which an engine sends nothing of one, `client_timeout_s` the time
     in which a client sends its request, or takes a piece of its answer. A gateway that is told to stop finishes
-    its requests for `drain_s` seconds.
+    its requests for `drain_s` seconds. Engines with traffic are asked every `load_every_s` seconds how many requests
+    run and wait there.
     """
 
     host: str = "127.0.0.1"
@@ -29,6 +33,32 @@ class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     idle_timeout_s: float = Field(120, gt=0)
     client_timeout_s: float = Field(30, gt=0)
     drain_s: float = Field(30, ge=0)
+    load_every_s: float = Field(1.0, gt=0)
+
+
+class LlamaCppConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """llama.cpp's own settings. `threads`: every core where it is not given; `parallel` requests run at once.
+
+    With `mmap` the weights are read from the file as they are needed and shared by processes; `mlock` keeps them in
+    memory. `gpu_layers`: all of them where llama.cpp was built for the GPU that is there.
+    """
+
+    quantisation: Quantisation = "f16"
+    threads: int | None = Field(None, ge=1)
+    batch: int = Field(512, ge=1)
+    parallel: int = Field(4, ge=1, le=256)
+    mmap: bool = True
+    mlock: bool = False
+    gpu_layers: int | None = Field(None, ge=0)
+    replicas: int = Field(1, ge=1, le=64)
+
+
+class GuardConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """The memory guard: shares of what an engine, the host or a GPU has at which it clears, and at which it drains."""
+
+    every_s: float = Field(30, gt=0)
+    clear_at: float = Field(0.85, gt=0, le=1)
+    drain_at: float = Field(0.95, gt=0, le=1)
 
 
 class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -41,6 +71,8 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     `command` replaces the program that starts the engine (vLLM's OpenAI server), so that it may live in
     another environment or container; Turnout appends the flags. `replicas` engines of the same base, on ports from
     `port` on, form a pool.
+
+    `engines` are the kinds of engine that serve the base, each with a pool of its own; the first one is asked first.
 
     `prove_on` says which engine a version is proven on. `auto` takes the serving one where it has no traffic, else
     takes a replica out of the traffic, else starts a short-lived engine beside it; `serving` never starts one, and
@@ -65,10 +97,20 @@ class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     extra_args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     replicas: int = Field(1, ge=1, le=64)
+    engines: tuple[EngineKind, ...] = ("vllm",)
+    llama_cpp: LlamaCppConfig = LlamaCppConfig()
+    guard: GuardConfig = GuardConfig()
     prove_on: ProveOn = "auto"
     reprove: bool = True
     gateway: GatewayConfig = GatewayConfig()
     ready_timeout_s: float = Field(600, gt=0)
+
+    @field_validator("engines")
+    @classmethod
+    def kinds_are_different(cls, kinds: tuple[EngineKind, ...]) -> tuple[EngineKind, ...]:
+        if not kinds or len(set(kinds)) != len(kinds):
+            raise ValueError(f"serving.engines={list(kinds)}: give at least one of vllm and llama_cpp, each once")
+        return kinds
 
     @field_validator("command", "extra_args", mode="before")
     @classmethod

@@ -51,6 +51,7 @@ class Replica:
     base_sha256: str
     ready: tuple[str, ...]
     concurrent: int
+    kind: str = "vllm"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import typer
 
-from flows.commands import ask, data, inspect, keys, release, run, stack
+from flows.commands import ask, bench, capacity, data, inspect, keys, release, run, stack
 from turnout import __version__
 
 app = typer.Typer(
@@ -12,7 +12,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, ask, inspect, stack, release, keys, data):
+for module in (run, ask, inspect, stack, release, keys, data, bench, capacity):
     module.add_to(app)
 
 

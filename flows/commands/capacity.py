@@ -1,0 +1,7 @@
+"""`turnout capacity`: memory and cost."""
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    del app

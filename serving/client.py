@@ -1,4 +1,4 @@
-"""Talks to one vLLM engine."""
+"""Talks to one engine, by the HTTP surface of vLLM."""
 
 import json
 import re
@@ -15,8 +15,15 @@ from turnout.errors import EngineError, EngineUnreachable, LoadRefused
 
 Message = dict[str, Any]
 
-_GAUGE = re.compile(r"^vllm:num_requests_(running|waiting)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+_GAUGES = {
+    "running": ("vllm:num_requests_running", "llamacpp:requests_processing"),
+    "waiting": ("vllm:num_requests_waiting", "llamacpp:requests_deferred"),
+}
+_SAMPLE = re.compile(r"^((?:vllm|llamacpp):\w+)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 _ID_PREFIX = "token_id:"
+
+POSITIONS = "prompt_logprobs_positions"
+"""The field of a request that says of which positions of a prompt the log-probabilities are wanted."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +86,9 @@ class EngineClient:
     async def load(self) -> tuple[int, int]:
         """How many requests run, and how many wait."""
         _, text = await self._send("GET", "/metrics")
-        totals = {"running": 0.0, "waiting": 0.0}
-        for gauge, value in _GAUGE.findall(text):
-            totals[gauge] += float(value)
-        return int(totals["running"]), int(totals["waiting"])
+        samples = [(name, float(value)) for name, value in _SAMPLE.findall(text)]
+        running, waiting = (sum(value for name, value in samples if name in names) for names in _GAUGES.values())
+        return int(running), int(waiting)
 
     async def is_idle(self) -> bool:
         return await self.load() == (0, 0)
@@ -112,12 +118,22 @@ class EngineClient:
         if status not in (200, 404):
             raise self._error(f"refuses to unload {name}: {_reason(text)} (HTTP {status})")
 
-    async def prompt_logprobs(self, model: str, token_ids: list[int]) -> list[float]:
-        """The log-probability in nats of each token but the first, given those before it."""
+    async def prompt_logprobs(
+        self, model: str, token_ids: list[int], positions: Sequence[int] | None = None
+    ) -> list[float]:
+        """The log-probability in nats of the tokens at `positions`, given those before each; all but the first if None.
+
+        The first token has nothing before it, hence no log-probability.
+        """
         body = {"model": model, "prompt": token_ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        if positions is None:
+            positions = range(1, len(token_ids))
+        else:
+            # vLLM computes all of them at once and passes over fields that it does not know; llama.cpp pays for each.
+            body[POSITIONS] = list(positions)
         answer = await self._json("POST", "/v1/completions", body)
-        entries = answer["choices"][0]["prompt_logprobs"][1:]
-        return [entry[str(token)]["logprob"] for entry, token in zip(entries, token_ids[1:], strict=True)]
+        entries = answer["choices"][0]["prompt_logprobs"]
+        return [entries[position][str(token_ids[position])]["logprob"] for position in positions]
 
     async def complete(self, model: str, token_ids: Sequence[int], **settings: Any) -> Completion:
         """Answer a prompt of token ids greedily; `settings` are the request's other fields, such as `max_tokens`."""

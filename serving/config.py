@@ -4,6 +4,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
+from serving.gateway.backends import RoutingConfig
+from serving.gateway.sampling import SamplingConfig
+
 VLLM_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM 0.32 takes for `--max-lora-rank`."""
 
@@ -21,7 +24,7 @@ class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     a whole answer, `idle_timeout_s` the time in which an engine sends nothing of one, `client_timeout_s` the time
     in which a client sends its request, or takes a piece of its answer. A gateway that is told to stop finishes
     its requests for `drain_s` seconds. Engines with traffic are asked every `load_every_s` seconds how many requests
-    run and wait there.
+    run and wait there; `routing` is how `backend: auto` chooses, `sampling` what /generate samples with.
     """
 
     host: str = "127.0.0.1"
@@ -34,13 +37,16 @@ class GatewayConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
     client_timeout_s: float = Field(30, gt=0)
     drain_s: float = Field(30, ge=0)
     load_every_s: float = Field(1.0, gt=0)
+    routing: RoutingConfig = RoutingConfig()
+    sampling: SamplingConfig = SamplingConfig()
 
 
 class LlamaCppConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """llama.cpp's own settings. `threads`: every core where it is not given; `parallel` requests run at once.
 
     With `mmap` the weights are read from the file as they are needed and shared by processes; `mlock` keeps them in
-    memory. `gpu_layers`: all of them where llama.cpp was built for the GPU that is there.
+    memory. `gpu_layers`: all of them where llama.cpp was built for the GPU that is there. `command` replaces the
+    program that starts the engine, as `serving.command` does vLLM's.
     """
 
     quantisation: Quantisation = "f16"
@@ -51,14 +57,30 @@ class LlamaCppConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False
     mlock: bool = False
     gpu_layers: int | None = Field(None, ge=0)
     replicas: int = Field(1, ge=1, le=64)
+    command: tuple[str, ...] = ()
 
 
 class GuardConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """The memory guard: shares of what an engine, the host or a GPU has at which it clears, and at which it drains."""
+    """The memory guard: shares of what an engine, its container, the host or a GPU has.
+
+    It looks every `every_s` seconds. At `clear_at` what can be cleared of an engine is cleared, again after
+    `clear_every_s` at the earliest; at `drain_at` the engine finishes its requests and is started again.
+    `engine_limit_gb` is what one engine may take; if it is left out, what its control group or the host has.
+    """
 
     every_s: float = Field(30, gt=0)
     clear_at: float = Field(0.85, gt=0, le=1)
     drain_at: float = Field(0.95, gt=0, le=1)
+    clear_every_s: float = Field(600, gt=0)
+    engine_limit_gb: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def clears_first(self) -> Self:
+        if self.clear_at >= self.drain_at:
+            raise ValueError(
+                f"serving.guard.clear_at={self.clear_at} is not below serving.guard.drain_at={self.drain_at}: lower it"
+            )
+        return self
 
 
 class ServingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

@@ -11,6 +11,7 @@ from serving.processes import is_alive
 from serving.reconciling import Outcome, Reconciler
 from serving.records import serving_engines
 from serving.routes import Routes
+from serving.succession import successor_waits
 from serving.tokens import admin_token
 from turnout.errors import BadInput, TurnoutError
 from turnout.files import read_json
@@ -132,9 +133,11 @@ def reconciler_url(home: Home) -> str | None:
 
 
 def switch_to(reconciler: Reconciler, name: str, event: int) -> Outcome:
-    """Route `name` as of `event`; where that does not work at once, load what is missing first."""
+    """Route `name` as of `event`; where that does not work at once, load what is missing first, and where an engine
+    waits to take over, let it."""
     outcome = reconciler.switch(name)
-    return outcome if _is_routed(outcome.routes, name, event) else reconciler.run_pass()
+    done = _is_routed(outcome.routes, name, event) and not successor_waits(reconciler.home)
+    return outcome if done else reconciler.run_pass()
 
 
 def followed(outcome: Outcome, name: str, event: int) -> Followed:

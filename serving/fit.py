@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from serving.config import ServingConfig
+from serving.kinds import kind_of
 from serving.machine import this_machine
 from serving.modules import leaf, module_names
 from serving.ports import require_free_port
-from serving.records import Engine, serving_engines
-from serving.vllm import computes_on
+from serving.records import Engine, running_engines, serving_engines
 from turnout.errors import EngineError
 from turnout.paths import Home
 from turnout.references import Base
@@ -37,7 +38,7 @@ def suits(engine: Engine, base: Base, rank: int, config: ServingConfig, targets:
 
 
 def check_place(home: Home, config: ServingConfig, rank: int, original: Base | None = None) -> None:
-    """Check in milliseconds that an engine for adapters of `rank` runs here, or could be started.
+    """Check in milliseconds that an engine of the first kind for adapters of `rank` runs here, or could be started.
 
     Args:
         original: the base that they are trained on, where it is known by now.
@@ -46,9 +47,10 @@ def check_place(home: Home, config: ServingConfig, rank: int, original: Base | N
         EngineError: the running one does not suit, and `serving.mode` is `hot`.
         ResourceShort: the port is taken by something else.
     """
-    engines = serving_engines(home)
+    engines = serving_engines(home, kind=config.engines[0])
     if not engines:
-        require_free_port(config.host, config.port)
+        if config.port not in {urlsplit(engine.url).port for engine in running_engines(home)}:
+            require_free_port(config.host, config.port)
     elif config.mode == "hot":
         engine = min(engines, key=lambda each: _base_reason(each, config, original) is not None)
         reason = _base_reason(engine, config, original) or _settings_reason(engine, rank, config)
@@ -73,5 +75,5 @@ def _settings_reason(engine: Engine, rank: int, config: ServingConfig) -> str | 
     if config.max_model_len > engine.config.max_model_len:
         context = engine.config.max_model_len
         return f"{at} takes {context} tokens a request, and serving.max_model_len={config.max_model_len} is wanted"
-    wanted = computes_on(config, this_machine())
+    wanted = kind_of(engine.kind).computes_on(config, this_machine())
     return None if wanted == engine.computes_on else f"{at} computes on {engine.computes_on}, and {wanted} is wanted"

@@ -47,13 +47,14 @@ async def score_rows(
 
     async def score(row: ScoredRow) -> list[float]:
         nonlocal done
+        # The first token has nothing before it, hence no log-probability.
+        positions = [position for position, counts in enumerate(row.loss_mask) if counts and position]
         async with limit:
-            logprobs = await client.prompt_logprobs(model, list(row.input_ids))
+            logprobs = await client.prompt_logprobs(model, list(row.input_ids), positions)
         done += 1
         if progress:
             progress(f"scoring {model}", done, len(rows))
-        # The first token has nothing before it, hence no log-probability.
-        return [value for value, counts in zip(logprobs, row.loss_mask[1:], strict=True) if counts]
+        return logprobs
 
     return list(await asyncio.gather(*(score(row) for row in rows)))
 

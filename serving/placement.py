@@ -12,11 +12,11 @@ from serving.config import ProveOn
 from serving.evidence import Evidence, keep_evidence, kept_evidence
 from serving.measure import Progress
 from serving.proof import Proof, Subject, check_files, prove
-from serving.proofs import ProofState, answers_file, keep_proof, kept_proof, proof_state
+from serving.proofs import ProofState, answers_file, keep_proof, keep_refusal, kept_proof, proof_state
 from serving.proving import quiet_engine
 from serving.quick import quick_probe
 from serving.records import Engine
-from turnout.errors import EngineError, ProofFailed
+from turnout.errors import EngineError, LoadRefused, ProofFailed
 from turnout.paths import Home
 from turnout.references import Answer
 
@@ -71,8 +71,13 @@ def ensure_loaded(
     kept = kept_proof(home, adapter_sha256, subject.base_sha256, subject.build)
     if evidence is None or (kept and _is_about(kept, evidence)):
         return asyncio.run(_load_and_probe(home, engine, subject, kept, evidence, progress))
-    with quiet_engine(home, engine, prove_on, progress, wait=wait) as place:
-        proven = asyncio.run(_load_and_prove(home, place, subject, evidence, progress))
+    try:
+        with quiet_engine(home, engine, prove_on, progress, wait=wait) as place:
+            proven = asyncio.run(_load_and_prove(home, place, subject, evidence, progress))
+    except (LoadRefused, ProofFailed) as error:
+        if proof_state(home, adapter_sha256, subject.base_sha256, engine.kind) == "elsewhere":
+            keep_refusal(home, adapter_sha256, subject.base_sha256, subject.build, error.message)
+        raise
     if place.id != engine.id:
         asyncio.run(_load_and_probe(home, engine, subject, proven.proof, None, None))
     return proven

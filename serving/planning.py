@@ -7,7 +7,7 @@ from types import MappingProxyType
 from registry.names import called, served_name
 from serving.following import Desired
 from serving.journal import Override
-from serving.routes import NameRoutes, Replica, RoutedVersion, Routes
+from serving.routes import NameRoutes, Replica, RoutedVersion, Routes, routed
 from turnout.references import Base
 
 
@@ -27,8 +27,8 @@ def plan(
     overrides: Mapping[str, Override],
     restarted: Collection[str] = (),
 ) -> Plan:
-    """A name moves to another version only when every replica that would serve it has it ready; until then it stays
-    as it is. What gets traffic already goes on while any replica has it.
+    """A name moves to another version only when every replica of a pool has it ready; until then it stays as it is.
+    What gets traffic already goes on while any replica has it.
 
     Names that `desired` says nothing of stay too, and those that were routed by a later event than it knows: another
     process of this home has read the log since. Not so for the names in `restarted`, whose log was replaced.
@@ -79,10 +79,21 @@ def target(
     return Routes(0, {}, names)
 
 
+def less(routes: Routes, served_names: Collection[str]) -> Routes:
+    """The routes without those of the served names that get no traffic."""
+    spare = {each.served_name for each in routed(routes) if not each.traffic} & set(served_names)
+    kept = {
+        name: replace(on, versions={n: each for n, each in on.versions.items() if f"{name}-v{n}" not in spare})
+        for name, on in routes.names.items()
+    }
+    return replace(routes, names=kept) if spare else routes
+
+
 def servable(replicas: Iterable[Replica], name: str, number: int, version: RoutedVersion) -> bool:
-    """Whether there is a replica of the version's base, and every one has the version ready."""
-    pool = [each for each in replicas if each.base_sha256 == version.base_sha256]
-    return bool(pool) and all(served_name(name, number) in each.ready for each in pool)
+    """Whether there is a pool of the version's base in which every replica has the version ready."""
+    able = [each for each in replicas if each.base_sha256 == version.base_sha256]
+    lacking = {each.pool for each in able if served_name(name, number) not in each.ready}
+    return bool({each.pool for each in able} - lacking)
 
 
 def overridden(on: NameRoutes, override: Override) -> NameRoutes:

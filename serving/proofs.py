@@ -1,5 +1,6 @@
 """Keeps proofs: one for each adapter, served base and engine build, in `proofs/<key>.json`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +11,15 @@ from turnout.files import read_state, write_atomically, write_json
 from turnout.paths import Home
 from turnout.references import to_json
 
-ProofState = Literal["proven", "stale", "missing"]
-"""`stale`: proven on this base, but by another build of the engine."""
+ProofState = Literal["proven", "stale", "elsewhere", "missing"]
+"""`stale`: proven on this base, but by another build of the engine; `elsewhere`: only by another kind of engine."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a build cannot serve a version that another kind of engine serves."""
+
+    why: str
 
 
 def keep_proof(home: Home, proof: Proof, logprobs: Logprobs) -> None:
@@ -20,6 +28,17 @@ def keep_proof(home: Home, proof: Proof, logprobs: Logprobs) -> None:
     rounded = [[round(value, 4) for value in row] for row in logprobs]
     write_atomically(file.with_suffix(".logprobs"), canonical_json(rounded) + "\n")
     write_json(file, to_json(proof))
+    file.with_suffix(".refused").unlink(missing_ok=True)
+
+
+def keep_refusal(home: Home, adapter_sha256: str, base_sha256: str, build: str, why: str) -> None:
+    """Note that a build does not serve a version, so that nobody tries again and again."""
+    file = _file(home, adapter_sha256, base_sha256, build).with_suffix(".refused")
+    write_json(file, to_json(Refusal(why)))
+
+
+def kept_refusal(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> Refusal | None:
+    return read_state(_file(home, adapter_sha256, base_sha256, build).with_suffix(".refused"), Refusal)
 
 
 def kept_proof(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> Proof | None:
@@ -32,10 +51,14 @@ def answers_file(home: Home, adapter_sha256: str, base_sha256: str, build: str) 
 
 
 def proof_state(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> ProofState:
+    """What is known of an adapter on a base. `build` begins with the kind of engine, and may be that alone."""
     if kept_proof(home, adapter_sha256, base_sha256, build):
         return "proven"
-    others = home.proofs.glob(f"{adapter_sha256[:16]}-{base_sha256[:16]}-*.json")
-    return "stale" if any(read_state(other, Proof) for other in others) else "missing"
+    files = home.proofs.glob(f"{adapter_sha256[:16]}-{base_sha256[:16]}-*.json")
+    kinds = {proof.build.partition(" ")[0] for file in files if (proof := read_state(file, Proof))}
+    if build.partition(" ")[0] in kinds:
+        return "stale"
+    return "elsewhere" if kinds else "missing"
 
 
 def _file(home: Home, adapter_sha256: str, base_sha256: str, build: str) -> Path:

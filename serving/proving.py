@@ -33,7 +33,7 @@ def quiet_engine(
     *,
     wait: bool = True,
 ) -> Iterator[Engine]:
-    """An engine of the same base, build and settings as `engine` that no gateway sends anything to.
+    """An engine of the same base, kind, build and settings as `engine` that no gateway sends anything to.
 
     That is `engine` itself, taken out of the traffic if there are others for it, or a short-lived one that is stopped
     when the block ends. One proof at a time is made in a home.
@@ -95,15 +95,13 @@ def _may_get_traffic(home: Home, engine: Engine) -> bool:
 
 
 def _others(home: Home, engine: Engine) -> bool:
-    """Whether another replica has all that gets traffic here."""
+    """Whether another replica of the pool has all that gets traffic here."""
     routes = read_routes(home)
     replicas = routes.replicas if routes else ()
     alive = {each.id for each in serving_engines(home) if each.ready} - {engine.id}
     taking = {each.served_name for each in routed(routes) if each.traffic}
     own = {name for each in replicas if each.id == engine.id for name in each.ready} & taking
-    return any(
-        own <= set(each.ready) for each in replicas if each.id in alive and each.base_sha256 == engine.base.sha256
-    )
+    return any(own <= set(each.ready) for each in replicas if each.id in alive and each.pool == engine.pool)
 
 
 def _gets_idle(engine: Engine) -> bool:

@@ -10,6 +10,8 @@ from serving import gateways
 from serving.canarying import own_figures
 from serving.control import followed, switch_to
 from serving.emergency import override_here
+from serving.guard.watching import Guard
+from serving.reconciler_metrics import ReconcilerMetrics
 from serving.reconciling import Outcome, Problems, Reconciler
 from serving.upkeep import Upkeep
 from turnout.errors import BadInput
@@ -30,6 +32,8 @@ class Service:
         self.passes = 0
         self.pass_seconds = 0.0
         self._upkeep = Upkeep(self.reconciler)
+        self._guard = Guard(home)
+        self._metrics = ReconcilerMetrics(home, self._guard)
         self._outcome = Outcome(None)
         self._due = asyncio.Event()
         self._begun = 0
@@ -37,6 +41,7 @@ class Service:
 
     async def run(self) -> None:
         """Pass after pass, for ever; a failed one is logged, and the next one tries again."""
+        self._guard.start()
         while True:
             self._due.clear()
             self._begun += 1
@@ -107,7 +112,8 @@ class Service:
 
     def _pass(self) -> None:
         began = time.monotonic()
-        found = self._upkeep.start_processes()
+        found = [*self._upkeep.start_processes(), *self._guard.problems()]
+        self.reconciler.held_back = self._guard.held_back
         outcome = self.reconciler.run_pass()
         changed, names = self._upkeep.tend_names()
         if changed:
@@ -120,6 +126,7 @@ class Service:
         if problems != self.problems:
             _log.info("%s", problems or "all is as the log says")
         self.problems, self._outcome = problems, outcome
+        self._metrics.write(outcome.routes, self.reconciler.desired)
         self.pass_seconds = round(time.monotonic() - began, 3)
 
 

@@ -1,22 +1,24 @@
 """Brings engines and gateways in line with the release log: log → loads and probes → routes → gateways."""
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from registry.names import served_name
 from serving.following import BaseFinder, Desired, Follower
 from serving.gateways import Pushed, push
 from serving.journal import read_overrides
-from serving.planning import plan, target
+from serving.planning import less, plan, target
 from serving.records import Engine
 from serving.replicas import lacks, load_missing, mark_ready, observe
 from serving.restore import load_version
 from serving.room import free_room
 from serving.routes import Replica, RoutedVersion, Routes, read_routes, update_routes
-from serving.succession import fitting, start_successor, stop_drained, successor_with, take_over
-from turnout.errors import BadInput, Refused, RegistryUnavailable
+from serving.succession import fitting, kinds_for, start_successor, stop_drained, successor_with, take_over
+from turnout.errors import BadInput, EngineError, Refused, RegistryUnavailable, ResourceShort
 from turnout.files import exclusive
 from turnout.paths import Home
+from turnout.references import Base
 
 Problems = dict[str, tuple[str, ...]]
 """What is not as the log says, by adapter name; those of no single name under ""."""
@@ -35,12 +37,14 @@ class Reconciler:
     """Level-triggered: every pass looks at what is and does what is missing, so nothing is lost with a missed event.
 
     Several may run at once, in processes of their own: passes wait for each other, a switch does not wait.
+    `held_back` are served names that passes do not load while they get no traffic: memory is short.
     """
 
     def __init__(self, home: Home, find_base: BaseFinder | None = None, *, follow_log: bool = True) -> None:
         self.home = home
         self.follower = Follower(home, find_base)
         self.desired: dict[str, Desired] = {}
+        self.held_back: frozenset[str] = frozenset()
         self._follow_log = follow_log
         self._lock = threading.Lock()
         self._restarted: set[str] = set()
@@ -56,7 +60,7 @@ class Reconciler:
             replicas, found = observe(self.home, before)
             problems += found
             outcome = self._route(replicas)
-            loaded, found = load_missing(self.home, wanted, before, replicas)
+            loaded, found = load_missing(self.home, less(wanted, self.held_back), before, replicas)
             problems += found
             if loaded != replicas:
                 outcome = self._route(loaded)
@@ -77,6 +81,8 @@ class Reconciler:
     def prepare(self, name: str, number: int) -> list[str]:
         """Load and probe a version on every replica that is to serve it; returns the engines that lacked it.
 
+        The first kind of engine that has proven it decides; where others cannot take it, the passes say so.
+
         Raises:
             NotFound: no such version, or its base is not known here.
             EngineError: no engine can take it.
@@ -86,14 +92,22 @@ class Reconciler:
         version = self.follower.routed_version(name, number)
         base = self.follower.bases[version.base_sha256]
         with exclusive(self.home.lock("reconcile")):
-            successor = successor_with(self.home, base, served_name(name, number))
-            if successor:
-                return []
-            engines = fitting(self.home, base, version) or [start_successor(self.home, base, version)]
-            lacking = [engine for engine in engines if lacks(self.home, engine, served_name(name, number))]
-            for engine in lacking:
-                self._load(engine, name, number, version)
+            first, *others = kinds_for(self.home, version)
+            lacking = self._prepare_pool(first, base, name, number, version)
+            for kind in others:
+                with suppress(EngineError, Refused, ResourceShort):
+                    lacking += self._prepare_pool(kind, base, name, number, version)
         return [engine.id for engine in lacking]
+
+    def _prepare_pool(self, kind: str, base: Base, name: str, number: int, version: RoutedVersion) -> list[Engine]:
+        served = served_name(name, number)
+        if successor_with(self.home, base, served, kind):
+            return []
+        engines = fitting(self.home, base, version, kind) or [start_successor(self.home, base, version, kind)]
+        lacking = [engine for engine in engines if lacks(self.home, engine, served)]
+        for engine in lacking:
+            self._load(engine, name, number, version)
+        return lacking
 
     def _load(self, engine: Engine, name: str, number: int, version: RoutedVersion) -> None:
         free_room(self.home, engine, name, number)

@@ -11,7 +11,9 @@ from turnout.paths import Home
 from turnout.references import Base, to_json
 
 Role = Literal["serving", "joining", "draining", "resting", "proving"]
-_UNKNOWN = Base("", "an unknown base", "", "", "", "", ())
+UNKNOWN = "unknown"
+"""The kind of an engine whose record cannot be read."""
+_UNKNOWN_BASE = Base("", "an unknown base", "", "", "", "", ())
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Engine:
     create_time: float = 0.0
     build: str = ""
     role: Role = "serving"
+
+    @property
+    def pool(self) -> tuple[str, str]:
+        """The base's sha256 and the kind of engine: engines that share both stand in for each other."""
+        return self.base.sha256, self.kind
 
     @property
     def ready(self) -> bool:
@@ -85,9 +92,20 @@ def find_engine(home: Home) -> Engine | None:
     return next(iter(running_engines(home)), None)
 
 
-def serving_engines(home: Home) -> list[Engine]:
-    """The running engines that are there for traffic, those still starting included; the oldest first."""
-    return [engine for engine in running_engines(home) if engine.role == "serving"]
+def serving_engines(home: Home, *, base: Base | None = None, kind: str | None = None) -> list[Engine]:
+    """The running engines that are there for traffic, those still starting included; the oldest first.
+
+    Args:
+        base: only those that serve this base.
+        kind: only engines of this kind; with `base` too, they are one pool.
+    """
+    return [
+        engine
+        for engine in running_engines(home)
+        if engine.role == "serving"
+        and (base is None or engine.base.sha256 == base.sha256)
+        and kind in (None, engine.kind)
+    ]
 
 
 def set_role(home: Home, engine: Engine, role: Role) -> Engine:
@@ -104,5 +122,5 @@ def _read(home: Home, engine_id: str) -> Engine | None:
     process = read_pid_file(pid_file(home, engine_id))
     if process is None:
         return engine
-    engine = engine or Engine(engine_id, "unknown", "", _UNKNOWN, ServingConfig(), 0, (), "", (), "")
+    engine = engine or Engine(engine_id, UNKNOWN, "", _UNKNOWN_BASE, ServingConfig(), 0, (), "", (), "")
     return replace(engine, pid=process[0], create_time=process[1])

@@ -4,15 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from serving.engines import settle
+from serving.kinds import kind_of
 from serving.placement import loaded_adapters
 from serving.records import Engine, list_engines, serving_engines
 from serving.restore import load_routed
 from serving.routes import Replica, Routes, read_routes, update_routes
 from turnout.errors import EngineError
 from turnout.paths import Home
-
-DEFAULT_CONCURRENT = 128
-"""How many requests vLLM runs at once on a CPU where `serving.max_num_seqs` says nothing; GPUs run more."""
 
 
 def observe(home: Home, before: Routes | None) -> tuple[tuple[Replica, ...], list[str]]:
@@ -41,8 +39,8 @@ def observe(home: Home, before: Routes | None) -> tuple[tuple[Replica, ...], lis
 
 
 def describe(engine: Engine, ready: Iterable[str]) -> Replica:
-    concurrent = engine.config.max_num_seqs or DEFAULT_CONCURRENT
-    return Replica(engine.id, engine.url, engine.base.sha256, tuple(sorted(ready)), concurrent)
+    concurrent = kind_of(engine.kind).concurrent(engine.config)
+    return Replica(engine.id, engine.url, engine.base.sha256, tuple(sorted(ready)), concurrent, engine.kind)
 
 
 def load_missing(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from serving.evidence import Evidence, kept_evidence
 from serving.placement import ensure_loaded
-from serving.proofs import proof_state
+from serving.proofs import kept_refusal, proof_state
 from serving.records import Engine, running_engines
 from serving.routes import Routed, Routes, read_routes, routed
 from turnout.errors import TurnoutError
@@ -19,7 +19,7 @@ _LONGEST_PAUSE_S = 3600.0
 
 @dataclass(frozen=True)
 class Due:
-    """A routed version that another build of its engine has proven."""
+    """A routed version that another build of its engine, or another kind of engine, has proven."""
 
     engine: Engine
     routed: Routed
@@ -105,7 +105,10 @@ class Reprover:
             self._failures.pop(due.key, None)
 
     def _is_stale(self, adapter_sha256: str, base_sha256: str, build: str) -> bool:
-        return proof_state(self.home, adapter_sha256, base_sha256, build) == "stale"
+        """What another kind of engine has proven and this build has refused is not tried again."""
+        identity = (adapter_sha256, base_sha256, build)
+        state = proof_state(self.home, *identity)
+        return state == "stale" or (state == "elsewhere" and kept_refusal(self.home, *identity) is None)
 
     def _note(self, due: Due, why: str) -> None:
         before = self._failures.get(due.key)

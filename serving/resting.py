@@ -25,15 +25,17 @@ def drained(home: Home, engine: Engine, progress: Progress | None) -> Iterator[E
     routes = read_routes(home)
     was = next((each for each in routes.replicas if each.id == engine.id), None) if routes else None
     try:
-        _take_out(home, engine)
-        _wait_unused(home, engine, progress)
+        take_out(home, engine)
+        wait_unused(home, engine, progress)
         with yielding(engine):
             yield replace(engine, role="resting")
     finally:
         put_back(home, engine, was)
 
 
-def _take_out(home: Home, engine: Engine) -> None:
+def take_out(home: Home, engine: Engine) -> None:
+    """Let no gateway send the engine anything more."""
+
     def change(routes: Routes | None) -> Routes | None:
         return routes and replace(routes, replicas=tuple(each for each in routes.replicas if each.id != engine.id))
 
@@ -68,14 +70,14 @@ def _set_role(home: Home, engine: Engine, role: Role) -> bool:
     return known is not None
 
 
-def _wait_unused(home: Home, engine: Engine, progress: Progress | None) -> None:
+def wait_unused(home: Home, engine: Engine, progress: Progress | None) -> None:
+    """Raises EngineError where the requests of an engine that was taken out do not end in the longest time of one."""
     began, limit_s = time.monotonic(), engine.config.gateway.request_timeout_s
     while left := in_flight(states(home).values(), engine.id):
         waited = time.monotonic() - began
         if waited > limit_s:
             raise EngineError(
-                f"{engine.id} was taken out of the traffic for a proof, and {left} requests there did not end in "
-                f"{limit_s:.0f} s",
+                f"{engine.id} was taken out of the traffic, and {left} requests there did not end in {limit_s:.0f} s",
                 "Run it again when they have.",
             )
         if progress:

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from registry.names import parse_version
+from serving.config import ServingConfig
 from serving.placement import Placed, ensure_loaded, loaded_adapters
+from serving.proofs import kept_refusal, proof_state
 from serving.records import Engine
 from serving.room import free_room
-from serving.routes import RoutedVersion, Routes, routed
+from serving.routes import Routed, RoutedVersion, Routes, routed
 from turnout.errors import EngineError, EngineUnreachable
 from turnout.paths import Home
+from turnout.references import Base
+
+LEAST_RANK = 16
+"""An engine that is started before any adapter is known takes ranks up to this one."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ def load_routed(
     home: Home, engine: Engine, routes: Routes | None, *, ready: Collection[str] = (), spare: int = 0
 ) -> Restored:
     """Load the routed versions of the engine's base and probe them: the champions first, those without traffic as
-    far as there is room.
+    far as there is room. What only another kind of engine has proven is left to that.
 
     Args:
         ready: served names that need nothing.
@@ -37,10 +43,13 @@ def load_routed(
     """
     wanted = [each for each in routed(routes) if each.version.base_sha256 == engine.base.sha256]
     missing = [each for each in wanted if each.served_name not in ready]
+    foreign = {each.served_name for each in missing if is_foreign(home, each.version, engine.kind)}
+    problems = [_left_out(home, engine, each) for each in missing if each.served_name in foreign and each.traffic]
+    missing = [each for each in missing if each.served_name not in foreign]
     if not missing:
-        return Restored((), ())
+        return Restored((), tuple(problems))
     loaded, limit = set(loaded_adapters(engine)), engine.config.max_cpu_loras - spare
-    placed, problems = [], []
+    placed = []
     for each in missing:
         full = len(loaded | {each.served_name}) > limit
         if full and not each.traffic:
@@ -72,6 +81,23 @@ def load_version(home: Home, engine: Engine, served_name: str, version: RoutedVe
         adapter_folder=Path(version.path),
         adapter_sha256=version.adapter_sha256,
     )
+
+
+def is_foreign(home: Home, version: RoutedVersion, kind: str) -> bool:
+    """Whether only other kinds of engine than `kind` have proven the version: they serve it, and this one does not."""
+    return proof_state(home, version.adapter_sha256, version.base_sha256, kind) == "elsewhere"
+
+
+def _left_out(home: Home, engine: Engine, each: Routed) -> str:
+    refusal = kept_refusal(home, each.version.adapter_sha256, engine.base.sha256, engine.build)
+    why = refusal.why if refusal else "another kind of engine has proven it, turnout run proves it on this one too"
+    return f"{each.served_name} gets no traffic on {engine.id}: {why}"
+
+
+def least_shapes(routes: Routes | None, base: Base, config: ServingConfig) -> tuple[int, tuple[str, ...]]:
+    """The rank and the modules that a new engine is started for: those that are routed, and some rank to spare."""
+    rank, targets = shapes(routes, base.sha256)
+    return max(rank, LEAST_RANK if config.max_lora_rank is None else 1), targets
 
 
 def shapes(routes: Routes | None, base_sha256: str | None = None) -> tuple[int, tuple[str, ...]]:

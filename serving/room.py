@@ -40,9 +40,9 @@ def free_room(home: Home, engine: Engine, name: str, number: int) -> list[str]:
         )
     unused = loaded - _used(home, engine, loaded)
     evicted = choose(loaded, new, limit, every, name, prefer=unused)
-    _close(home, engine, evicted)
+    close(home, engine, evicted)
     for each in evicted:
-        _wait_unused(home, engine, each)
+        wait_unused(home, engine, each)
         unload(engine, each)
     return evicted
 
@@ -69,7 +69,7 @@ def choose(
     return may_go[: max(len(loaded | {new}) - limit, 0)]
 
 
-def _close(home: Home, engine: Engine, served_names: Collection[str]) -> None:
+def close(home: Home, engine: Engine, served_names: Collection[str]) -> None:
     """Let no gateway send anything more to those versions on that engine."""
 
     def change(routes: Routes | None) -> Routes | None:
@@ -93,7 +93,8 @@ def _used(home: Home, engine: Engine, served_names: Collection[str]) -> set[str]
     return {name for name in served_names if in_flight(every, engine.id, name)}
 
 
-def _wait_unused(home: Home, engine: Engine, name: str) -> None:
+def wait_unused(home: Home, engine: Engine, name: str) -> None:
+    """Raises EngineError where requests for a version do not end in `PATIENCE_S`."""
     deadline = time.monotonic() + PATIENCE_S
     while _used(home, engine, [name]):
         if time.monotonic() > deadline:

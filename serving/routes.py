@@ -53,13 +53,18 @@ class Replica:
     concurrent: int
     kind: str = "vllm"
 
+    @property
+    def pool(self) -> tuple[str, str]:
+        """As `Engine.pool`."""
+        return self.base_sha256, self.kind
+
 
 @dataclass(frozen=True)
 class Routes:
     """Raised by one at every change, `generation` says which routes are newer.
 
-    `bases` are those that versions are served on, by sha256; the replicas of one base are a pool. `names` stand in
-    the order of their latest release, as far as this home saw it.
+    `bases` are those that versions are served on, by sha256; the replicas of one base and kind are a pool.
+    `names` stand in the order of their latest release, as far as this home saw it.
     """
 
     generation: int

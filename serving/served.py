@@ -1,11 +1,11 @@
 """The versions that lie on this home's engines, and the traffic that each gets."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serving.placement import loaded_adapters
-from serving.proofs import proof_state
+from serving.proofs import kept_refusal, proof_state
 from serving.records import Engine, serving_engines
 from serving.routes import Routed, Routes, routed
 from turnout.errors import EngineError
@@ -17,7 +17,7 @@ _SERVED_NAME = re.compile(r"^(?P<name>.+)-v(?P<number>\d+)$")
 @dataclass(frozen=True)
 class ServedVersion:
     """One version on one replica. `pool` is the base's name, `replica` the engine's id; `traffic` is the share of its
-    name's requests that go to the version, 0 to 1, on whichever replica."""
+    name's requests that go to the version, 0 to 1, on whichever replica. `problem` says why none go to it there."""
 
     name: str
     pool: str
@@ -26,6 +26,8 @@ class ServedVersion:
     loaded: bool
     proof: str
     traffic: float
+    kind: str = ""
+    problem: str = ""
 
 
 def told_versions(routes: Routes) -> list[ServedVersion]:
@@ -38,7 +40,7 @@ def told_versions(routes: Routes) -> list[ServedVersion]:
             if match := _SERVED_NAME.match(each):
                 name, number = match["name"], int(match["number"])
                 share, ready = _share(routes, name, number), each in replica.ready
-                rows.append(ServedVersion(name, pool, replica.id, number, ready, "unknown", share))
+                rows.append(ServedVersion(name, pool, replica.id, number, ready, "unknown", share, replica.kind))
     return rows
 
 
@@ -63,10 +65,15 @@ def _on(home: Home, engine: Engine | None, routes: Routes | None, expected: list
         # Adapters lie in folders named by their digest.
         digest = digests.get(served_name) or Path(loaded[served_name]).name
         name, number = match["name"], int(match["number"])
-        proof = proof_state(home, digest, engine.base.sha256, engine.build) if engine else "missing"
-        pool, replica = (engine.base.name, engine.id) if engine else ("", "")
-        traffic = _share(routes, name, number) if engine else 0.0
-        rows.append(ServedVersion(name, pool, replica, number, served_name in loaded, proof, traffic))
+        if engine is None:
+            rows.append(ServedVersion(name, "", "", number, False, "missing", 0.0))
+            continue
+        identity = (digest, engine.base.sha256, engine.build or engine.kind)
+        proof, refusal = proof_state(home, *identity), kept_refusal(home, *identity)
+        told = refusal.why if refusal else "only another kind of engine has proven it: turnout run proves it here too"
+        problem, traffic = (told, 0.0) if proof == "elsewhere" else ("", _share(routes, name, number))
+        row = ServedVersion(name, engine.base.name, engine.id, number, served_name in loaded, proof, traffic)
+        rows.append(replace(row, kind=engine.kind, problem=problem))
     return rows
 
 

@@ -1,39 +1,44 @@
 """Brings the local stack up and takes it down: engines, gateway, reconciler."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 
-from serving.config import ServingConfig
+from serving.config import EngineKind, ServingConfig
 from serving.engines import Progress, launch_replica, remember, stop_engine, wait_ready
 from serving.fit import REPLACE_IT, suits
 from serving.following import BaseFinder
 from serving.gateway.launching import launch_workers, stop_workers, wait_workers
 from serving.gateway.records import Worker, config_file, list_workers
 from serving.journal import read_overrides
+from serving.kinds import kind_of
 from serving.planning import target
 from serving.reconciler_process import start_reconciler, stop_reconciler
 from serving.reconciling import Outcome, Reconciler
 from serving.records import Engine, list_engines, serving_engines
-from serving.restore import shapes
+from serving.restore import least_shapes, shapes
 from serving.routes import Routes, read_routes, routed
-from turnout.errors import BadInput, EngineError
+from turnout.errors import BadInput, EngineError, TurnoutError
 from turnout.files import exclusive
 from turnout.paths import Home
 from turnout.references import Base
 
-LEAST_RANK = 16
-"""An engine that is started before any adapter is known takes ranks up to this one."""
 _GATEWAY_S = 60.0
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What `up` has brought up, and what the first pass found."""
+    """What `up` has brought up, the engines of the first kind first, and what the first pass found.
+
+    `problems` say what went wrong with other kinds of engine than the first.
+    """
 
     engines: tuple[Engine, ...]
     workers: tuple[Worker, ...]
     reconciler_pid: int
     outcome: Outcome
+    problems: tuple[str, ...] = ()
 
 
 def up(
@@ -55,19 +60,20 @@ def up(
 
     Raises:
         BadInput: there is nothing to serve, and no base.
-        EngineError: an engine cannot be started, or one that runs does not suit.
+        EngineError: an engine of the first kind cannot be started, or one that runs does not suit.
         ResourceShort: a port is taken.
     """
     with exclusive(home.lock("up")):
         reconciler = Reconciler(home, find_base, follow_log=follow_log)
         reconciler.follow()
         wanted = target(read_routes(home), reconciler.desired, read_overrides(home))
-        engines = _start_engines(home, config, wanted, _bases(home, reconciler, wanted, default_base), progress)
+        bases = _bases(home, reconciler, wanted, default_base)
+        engines, problems = _start_engines(home, config, wanted, bases, progress)
         outcome = reconciler.run_pass()
         launch_workers(home, config.gateway)
         pid = start_reconciler(home, follow_log=follow_log)
         wait_workers(home, config.gateway, _GATEWAY_S)
-    return Stack(tuple(engines), tuple(list_workers(home)), pid, outcome)
+    return Stack(tuple(engines), tuple(list_workers(home)), pid, outcome, tuple(problems))
 
 
 def down(home: Home) -> list[int]:
@@ -107,20 +113,40 @@ def _bases(home: Home, reconciler: Reconciler, wanted: Routes, default: Callable
 
 def _start_engines(
     home: Home, config: ServingConfig, wanted: Routes, bases: list[Base], progress: Progress | None
-) -> list[Engine]:
-    """`config.replicas` ready engines of each base; those that are missing start side by side."""
-    launched = []
-    for base in bases:
-        rank, targets = shapes(wanted, base.sha256)
-        pool = [engine for engine in serving_engines(home) if engine.base.sha256 == base.sha256]
-        for engine in pool:
-            if reason := suits(engine, base, rank, engine.config, targets):
-                raise EngineError(reason, REPLACE_IT)
-        least = max(rank, LEAST_RANK if config.max_lora_rank is None else 1)
-        launched += pool + [
-            launch_replica(home, base, config, least, targets=targets, at_most=config.replicas)
-            for _ in range(config.replicas - len(pool))
-        ]
-    ready = [wait_ready(home, engine, config.ready_timeout_s, progress) for engine in launched]
+) -> tuple[list[Engine], list[str]]:
+    """Ready engines of each base and kind; those that are missing start side by side."""
+    launched: list[Engine] = []
+    ready: dict[str, Engine] = {}
+    problems: list[str] = []
+    for base, kind in product(bases, config.engines):
+        with _told(kind, config, problems):
+            launched += _launch_pool(home, config, wanted, base, kind)
+    for engine in launched:
+        with _told(engine.kind, config, problems):
+            ready[engine.id] = wait_ready(home, engine, config.ready_timeout_s, progress)
     remember(home, config)
-    return list({engine.id: engine for engine in ready}.values())
+    return list(ready.values()), problems
+
+
+@contextmanager
+def _told(kind: str, config: ServingConfig, problems: list[str]) -> Iterator[None]:
+    """The first kind of engine serves without the others, so what is wrong with those is only told."""
+    try:
+        yield
+    except TurnoutError as error:
+        if kind == config.engines[0]:
+            raise
+        problems.append(error.message)
+
+
+def _launch_pool(home: Home, config: ServingConfig, wanted: Routes, base: Base, kind: EngineKind) -> list[Engine]:
+    rank, targets = least_shapes(wanted, base, config)
+    pool = serving_engines(home, base=base, kind=kind)
+    for engine in pool:
+        if reason := suits(engine, base, shapes(wanted, base.sha256)[0], engine.config, targets):
+            raise EngineError(reason, REPLACE_IT)
+    replicas = kind_of(kind).replicas(config)
+    missing = range(replicas - len(pool))
+    return pool + [
+        launch_replica(home, base, config, rank, kind=kind, targets=targets, at_most=replicas) for _ in missing
+    ]

@@ -134,7 +134,7 @@ def _process_problems(home: Home, routes: Routes | None) -> list[str]:
 def _row(scene: Scene, name: str, roles: Roles) -> dict[str, Any]:
     own = [version for version in scene.served if version.name == name]
     problems = _problems(scene, name, roles, own)
-    told = [each for each in scene.reported.get(name, ()) if each not in problems]
+    told = [each for each in (*_left_out(roles, own), *scene.reported.get(name, ())) if each not in problems]
     shown = {"champion": roles.champion, "previous": roles.previous, "candidate": roles.candidate}
     return {
         "name": name,
@@ -164,15 +164,28 @@ def _problems(scene: Scene, name: str, roles: Roles, served: list[ServedVersion]
 
 
 def _unloaded(champion: int, served: list[ServedVersion]) -> list[str]:
-    rows = [each for each in served if each.version == champion]
+    rows = _serving_rows(champion, served)
     lacking = [each.replica for each in rows if not each.loaded]
     if rows and not lacking:
         return []
     return [f"v{champion} is not loaded{' on ' + ', '.join(lacking) if lacking else ''}: turnout up"]
 
 
+def _serving_rows(champion: int, served: list[ServedVersion]) -> list[ServedVersion]:
+    """Those of the replicas that are to serve it: what only another kind of engine has proven is left to that."""
+    rows = [each for each in served if each.version == champion]
+    return [each for each in rows if not each.problem] or rows
+
+
+def _left_out(roles: Roles, served: list[ServedVersion]) -> list[str]:
+    """Why some replicas have no traffic for what others serve."""
+    taking = {roles.champion, *map(int, {**(roles.weights or {}), **(roles.shadow or {})})}
+    rows = [each for each in served if each.problem and each.version in taking]
+    return [f"v{each.version} gets no traffic on {each.replica}: {each.problem}" for each in rows]
+
+
 def _unproven(champion: int, served: list[ServedVersion]) -> list[str]:
-    proofs = {each.proof for each in served if each.version == champion} - {"proven", "unknown"}
+    proofs = {each.proof for each in _serving_rows(champion, served)} - {"proven", "unknown"}
     by = {"stale": "the reconciler proves it again (serving.reprove), or turnout run does"}
     return [
         f"v{champion} is loaded, its proof on this engine is {proof}: {by.get(proof, 'turnout run proves it')}"

@@ -2,60 +2,78 @@
 
 from contextlib import suppress
 
-from registry.names import served_name
+from serving.config import ServingConfig
 from serving.engines import launch_replica, remember, remembered, start_engine, stop_engine
 from serving.fit import REPLACE_IT, suits
 from serving.gateways import in_flight, states
+from serving.kinds import kind_of
 from serving.placement import loaded_adapters
 from serving.records import Engine, list_engines, remove_record, running_engines, serving_engines, set_role
 from serving.replicas import describe, ready_on
-from serving.restore import load_routed, shape_of, shapes
+from serving.restore import is_foreign, load_routed, shape_of, shapes
 from serving.routes import RoutedVersion, Routes, read_routes, routed, update_routes
 from turnout.errors import EngineError, TurnoutError
 from turnout.paths import Home
 from turnout.references import Base
 
 
-def fitting(home: Home, base: Base, version: RoutedVersion) -> list[Engine]:
-    """The engines with traffic of this base that can take the version; none where one of them cannot."""
-    pool = [engine for engine in serving_engines(home) if engine.ready and engine.base.sha256 == base.sha256]
+def kinds_for(home: Home, version: RoutedVersion) -> list[str]:
+    """The kinds of engine that are to serve a version, the first of `serving.engines` first: those that are up with
+    its base, or with any, and have proven it. Where none has, one that says so when it is to load it."""
+    first = (remembered(home) or ServingConfig()).engines
+    up = [engine for engine in running_engines(home) if engine.role in ("serving", "joining") and engine.ready]
+    pools = [engine for engine in up if engine.base.sha256 == version.base_sha256] or up
+    found = dict.fromkeys(engine.kind for engine in pools)
+    kinds = [*(kind for kind in first if kind in found), *(kind for kind in found if kind not in first)] or [first[0]]
+    return [kind for kind in kinds if not is_foreign(home, version, kind)] or kinds[:1]
+
+
+def fitting(home: Home, base: Base, version: RoutedVersion, kind: str) -> list[Engine]:
+    """The engines with traffic of this pool that can take the version; none where one of them cannot."""
+    pool = [engine for engine in serving_engines(home, base=base, kind=kind) if engine.ready]
     return pool if all(_unfit(engine, base, version) is None for engine in pool) else []
 
 
-def successor_with(home: Home, base: Base, served: str) -> Engine | None:
-    """The joining engine that has a version already, and waits for its release."""
+def successor_with(home: Home, base: Base, served: str, kind: str) -> Engine | None:
+    """The joining engine of this pool that has a version already, and waits for its release."""
     for engine in running_engines(home):
-        if engine.role == "joining" and engine.ready and engine.base.sha256 == base.sha256:
+        if engine.role == "joining" and engine.ready and engine.pool == (base.sha256, kind):
             with suppress(EngineError):
                 if served in loaded_adapters(engine):
                     return engine
     return None
 
 
-def start_successor(home: Home, base: Base, version: RoutedVersion) -> Engine:
-    """An engine without traffic that can take `version`, and has the champions of its base.
+def successor_waits(home: Home) -> bool:
+    """Whether an engine is to take over from others."""
+    return any(engine.role == "joining" for engine in running_engines(home))
+
+
+def start_successor(home: Home, base: Base, version: RoutedVersion, kind: str) -> Engine:
+    """An engine without traffic that can take `version`, and has the champions of its pool.
 
     Raises:
         EngineError: `serving.mode` is not `restart`, or it cannot be had, or does not take a champion.
     """
     config = remembered(home)
     if config is None or config.mode != "restart":
-        running = serving_engines(home)
+        running = serving_engines(home, kind=kind)
         reason = next((why for engine in running if (why := _unfit(engine, base, version))), "no engine is up")
         raise EngineError(reason, REPLACE_IT if running else "Start it: turnout up")
     routes = read_routes(home)
     rank, targets = shapes(routes, base.sha256)
     own_rank, own_targets = shape_of(version)
-    engine = start_engine(home, base, config, max(rank, own_rank), targets={*targets, *own_targets}, beside=True)
+    targets = tuple({*targets, *own_targets})
+    engine = start_engine(home, base, config, max(rank, own_rank), kind=kind, targets=targets, beside=True)
     restored = load_routed(home, engine, routes, spare=1)
     require_champions(home, engine, routes, restored.problems)
     return engine
 
 
 def require_champions(home: Home, successor: Engine, routes: Routes | None, problems: tuple[str, ...]) -> None:
-    """Raises EngineError, with the successor stopped, where it has not got all champions of its base."""
+    """Raises EngineError, with the successor stopped, where it has not got all champions of its pool."""
     there = loaded_adapters(successor)
-    lost = [name for name in _champions(routes, successor.base.sha256) if name not in there]
+    lost = [name for name in _champions(home, routes, successor) if name not in there]
     if lost:
         stop_engine(home, successor)
         raise EngineError(
@@ -69,7 +87,7 @@ def take_over(home: Home, wanted: Routes) -> None:
     for engine in running_engines(home):
         if engine.role == "joining" and engine.ready and _is_due(home, engine, wanted):
             loaded = loaded_adapters(engine)
-            replaced = [each for each in serving_engines(home) if each.base.sha256 == engine.base.sha256]
+            replaced = serving_engines(home, base=engine.base, kind=engine.kind)
             engine = set_role(home, engine, "serving")
             remember(home, engine.config)
             _add_replica(home, engine, loaded)
@@ -109,15 +127,15 @@ def revive(home: Home) -> list[str]:
 def _start_again(home: Home, engine: Engine) -> None:
     config, port = engine.config, int(engine.url.rpartition(":")[2])
     # `turnout up` may be doing the same.
-    wanted = (remembered(home) or config).replicas
-    rank, targets = engine.max_lora_rank, engine.targets
-    new = launch_replica(home, engine.base, config, rank, targets=targets, port=port, at_most=wanted)
+    wanted = kind_of(engine.kind).replicas(remembered(home) or config)
+    rank, kind, targets = engine.max_lora_rank, engine.kind, engine.targets
+    new = launch_replica(home, engine.base, config, rank, kind=kind, targets=targets, port=port, at_most=wanted)
     if new.id != engine.id:
         remove_record(home, engine.id)
 
 
 def refill(home: Home) -> list[str]:
-    """Start what a pool lacks of its `serving.replicas`, one at a time: a successor comes alone.
+    """Start what a pool lacks of its replicas, one at a time: a successor comes alone.
 
     Not while an engine drains, which still has its memory, or rests, which comes back, nor beside one that died or is
     starting.
@@ -126,29 +144,32 @@ def refill(home: Home) -> list[str]:
     engines = list_engines(home)
     if any(engine.role in ("draining", "resting") for engine in engines):
         return []
-    for model in {engine.base.sha256: engine for engine in serving_engines(home)}.values():
-        pool = [engine for engine in engines if engine.role == "serving" and engine.base.sha256 == model.base.sha256]
-        wanted = model.config.replicas
-        if len(pool) >= wanted or not all(engine.alive and engine.ready for engine in pool):
+    for model in {engine.pool: engine for engine in serving_engines(home)}.values():
+        pool = [engine for engine in engines if engine.role == "serving" and engine.pool == model.pool]
+        if not all(engine.alive and engine.ready for engine in pool):
             continue
-        rank, targets = model.max_lora_rank, model.targets
+        wanted = kind_of(model.kind).replicas(model.config)
+        if len(pool) >= wanted:
+            continue
+        rank, kind, targets = model.max_lora_rank, model.kind, model.targets
         try:
-            launch_replica(home, model.base, model.config, rank, targets=targets, at_most=wanted)
+            launch_replica(home, model.base, model.config, rank, kind=kind, targets=targets, at_most=wanted)
         except TurnoutError as error:
-            problems.append(f"of {wanted} engines for {model.base.name} {len(pool)} serve: {error.message}")
+            problems.append(
+                f"of {wanted} {model.kind} engines for {model.base.name} {len(pool)} serve: {error.message}"
+            )
     return problems
 
 
 def _is_due(home: Home, joining: Engine, wanted: Routes) -> bool:
-    base = joining.base
-    mine = [each for each in routed(wanted) if each.traffic and each.version.base_sha256 == base.sha256]
+    mine = [each for each in routed(wanted) if each.traffic and _belongs(home, each.version, joining)]
     if not mine:
         return False
     try:
         loaded = loaded_adapters(joining)
     except EngineError:
         return False
-    pool = [engine for engine in serving_engines(home) if engine.base.sha256 == base.sha256]
+    pool = serving_engines(home, base=joining.base, kind=joining.kind)
     served = [set(ready_on(home, engine)) for engine in pool]
     unserved = [each for each in mine if not served or not all(each.served_name in ready for ready in served)]
     return bool(unserved) and all(each.served_name in loaded for each in mine)
@@ -169,19 +190,19 @@ def _add_replica(home: Home, engine: Engine, loaded: dict[str, str]) -> None:
 
     def change(before: Routes | None) -> Routes:
         routes = before or Routes(0)
-        others = tuple(each for each in routes.replicas if each.base_sha256 != engine.base.sha256)
+        others = tuple(each for each in routes.replicas if each.pool != engine.pool)
         bases = {**routes.bases, engine.base.sha256: engine.base}
         return Routes(routes.generation, bases, routes.names, (*others, describe(engine, loaded)))
 
     update_routes(home, change)
 
 
-def _champions(routes: Routes | None, base_sha256: str) -> list[str]:
-    return [
-        served_name(name, on.champion)
-        for name, on in (routes.names if routes else {}).items()
-        if (version := on.versions.get(str(on.champion))) and version.base_sha256 == base_sha256
-    ]
+def _champions(home: Home, routes: Routes | None, engine: Engine) -> list[str]:
+    return [each.served_name for each in routed(routes) if each.champion and _belongs(home, each.version, engine)]
+
+
+def _belongs(home: Home, version: RoutedVersion, engine: Engine) -> bool:
+    return version.base_sha256 == engine.base.sha256 and not is_foreign(home, version, engine.kind)
 
 
 def _unfit(engine: Engine, base: Base, version: RoutedVersion) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.config import VLLM_LORA_RANKS, ServingConfig
+from serving.guard.prefix_cache import MIDDLEWARE
 from serving.machine import Machine
 from serving.modules import lora_targets
 from serving.processes import own_path
@@ -47,6 +48,8 @@ def build_launch(
     environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = str(KEEP_ALIVE_S)
     if Path(base.path).is_dir():
         environment["HF_HUB_OFFLINE"] = "1"
+    if not config.command:
+        environment |= own_path()
     if not machine.gpus:
         environment |= _cpu_environment(config, machine)
     command = (
@@ -60,6 +63,8 @@ def build_launch(
         *("--lora-target-modules", *lora_targets(base, targets)),
         *("--shutdown-timeout", str(SHUTDOWN_S), "--disable-uvicorn-access-log"),
         *(("--max-num-seqs", str(config.max_num_seqs)) if config.max_num_seqs else ()),
+        # The memory guard's call; an engine by a command of one's own may not have this module.
+        *(() if config.command else ("--middleware", MIDDLEWARE)),
         *device,
         *config.extra_args,
     )
@@ -110,7 +115,7 @@ def _cpu_environment(config: ServingConfig, machine: Machine) -> dict[str, str]:
     one more round of imports at every start. With `VLLM_ENABLE_V1_MULTIPROCESSING=0` the model runs in the engine's
     process, which gets its threads from the environment.
     """
-    environment = {} if config.command else _own_libraries(machine)
+    environment = {} if config.command else _libraries(machine)
     if config.tensor_parallel > 1:
         each = max(1, machine.cores // config.tensor_parallel)
         ranks = (f"{rank * each}-{rank * each + each - 1}" for rank in range(config.tensor_parallel))
@@ -119,9 +124,9 @@ def _cpu_environment(config: ServingConfig, machine: Machine) -> dict[str, str]:
     return environment | threads | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 
-def _own_libraries(machine: Machine) -> dict[str, str]:
-    """For an engine in this very environment: the libraries to preload, and where `serving` lies."""
+def _libraries(machine: Machine) -> dict[str, str]:
+    """For an engine in this very environment: the libraries to preload."""
     if not machine.preloads:
-        return own_path()
+        return {}
     inherited = [os.environ["LD_PRELOAD"]] if os.environ.get("LD_PRELOAD") else []
-    return {"LD_PRELOAD": os.pathsep.join([*machine.preloads, *inherited]), **own_path()}
+    return {"LD_PRELOAD": os.pathsep.join([*machine.preloads, *inherited])}

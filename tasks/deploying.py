@@ -23,10 +23,24 @@ from tasks.config import ScoreConfig, TrainConfig
 from tasks.placing import Place, find_place
 from tasks.questions import questions
 from turnout.digests import adapter_files
-from turnout.errors import LoadRefused, ProofFailed
+from turnout.errors import LoadRefused, ProofFailed, TurnoutError
 from turnout.files import exclusive
 from turnout.paths import Home, home
 from turnout.references import Answer, Base, Dataset, Scores
+
+
+@dataclass(frozen=True)
+class ServedBeside:
+    """A version on an engine of another kind than the first; as `Served`. `problem` says why that serves it not."""
+
+    kind: str
+    engine_id: str = ""
+    replaces: str = ""
+    rows: int = 0
+    tokens: int = 0
+    eval_loss: float | None = None
+    difference: float | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +48,8 @@ class Served:
     """A version on an engine; losses in nats a token, None where the proof failed before they were known.
 
     `problem` says why the proof failed, or why the version was not even loaded. `replaces` is the id of the engine that
-    this one takes over from when the version is released; empty where there is none.
+    this one takes over from when the version is released; empty where there is none. `others` are the version's places
+    on the other kinds of engine in `serving.engines`.
     """
 
     engine_id: str
@@ -50,6 +65,7 @@ class Served:
     difference: float | None = None
     problem: str = ""
     answers: tuple[Answer, ...] = ()
+    others: tuple[ServedBeside, ...] = ()
 
     @property
     def stop_rate(self) -> float | None:
@@ -69,7 +85,8 @@ def deploy(
 ) -> Served:
     """Load `version` into an engine that serves its base, and prove it there before any traffic.
 
-    `train` says how the base was quantised, which the parity base repeats.
+    `train` says how the base was quantised, which the parity base repeats. The first of `serving.engines` decides;
+    what another kind makes of a version that this one has proven is noted.
 
     Raises:
         ArtifactDamaged: the registry no longer holds what was registered.
@@ -96,9 +113,31 @@ def deploy(
     try:
         check_fits(version.manifest, served_base, folder)
         check_weights(adapter_files(folder)[1])
-        return _with_figures(served, put(here, place, version, folder, evidence, config.prove_on))
+        served = _with_figures(served, put(here, place, version, folder, evidence, config.prove_on))
     except (ProofFailed, LoadRefused) as error:  # trying again helps neither: it is the gate's to say so
         return replace(served, problem=error.message)
+    kinds = config.engines[1:]
+    return replace(served, others=tuple(_beside(here, kind, config, version, served, evidence) for kind in kinds))
+
+
+def _beside(
+    here: Home, kind: str, config: ServingConfig, version: Version, served: Served, evidence: Evidence
+) -> ServedBeside:
+    """Load and prove the version on another kind of engine; whatever is wrong there is noted."""
+    folder, asked_nothing = Path(served.adapter_folder), replace(evidence, questions=())
+    noted = ServedBeside(kind)
+    try:
+        place = find_place(here, served.base, config, version, folder, kind)
+        noted = replace(noted, engine_id=place.engine.id, replaces=place.replaces.id if place.replaces else "")
+        placed = put(here, place, version, folder, asked_nothing, config.prove_on)
+    except TurnoutError as error:
+        return replace(noted, problem=error.message)
+    proof = placed.proof
+    assert proof is not None
+    progress.current().cached &= not place.seconds and not placed.proven_now
+    return replace(
+        noted, rows=proof.rows, tokens=proof.tokens, eval_loss=proof.served_nats, difference=proof.difference
+    )
 
 
 def put(

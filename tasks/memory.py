@@ -56,8 +56,21 @@ def estimate(base_path: str | Path, config: TrainConfig, max_length: int, device
     """
     folder = Path(base_path)
     device = device or ("gpu" if free_gpu_bytes() is not None else "cpu")
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    on_disk = sum(file.stat().st_size for file in weight_files(folder))
+    return estimate_shapes(tensor_shapes(folder), settings, config, max_length, device, on_disk)
+
+
+def estimate_shapes(
+    shapes: dict[str, tuple[int, ...]],
+    settings: dict[str, Any],
+    config: TrainConfig,
+    max_length: int,
+    device: str,
+    on_disk: int,
+) -> MemoryEstimate:
+    """`estimate` for a base with tensors of these shapes, this config.json and weight files of `on_disk` bytes."""
     width = 2 if device == "gpu" else 4
-    shapes = tensor_shapes(folder)
     linear = {name: shape for name, shape in shapes.items() if is_quantised(name, shape)}
     quantised = sum(math.prod(shape) for shape in linear.values())
     other = sum(math.prod(shape) for shape in shapes.values()) - quantised
@@ -65,10 +78,9 @@ def estimate(base_path: str | Path, config: TrainConfig, max_length: int, device
     weights = quantised * (0.5 + scales) + other * width
     weights += width * max((math.prod(shape) for shape in linear.values()), default=0)  # one layer, dequantised
     if device == "cpu":
-        weights += sum(file.stat().st_size for file in weight_files(folder))  # mapped while they are quantised
+        weights += on_disk  # mapped while they are quantised
     lora = sum(config.lora_rank * sum(shape) for name, shape in linear.items() if _is_target(name, config))
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    tokens = config.batch_size * (max(config.packed_length, max_length) if config.packing else max_length)
+    tokens = step_tokens(config, max_length)
     return MemoryEstimate(
         device=device,
         weights=weights,
@@ -77,6 +89,11 @@ def estimate(base_path: str | Path, config: TrainConfig, max_length: int, device
         logits=min(tokens, LOGIT_TOKENS[device]) * settings.get("vocab_size", 32000) * 4 * LOGIT_COPIES,
         process=PROCESS_BYTES[device],
     )
+
+
+def step_tokens(config: TrainConfig, max_length: int) -> int:
+    """Tokens that go through the model at a time, at most."""
+    return config.batch_size * (max(config.packed_length, max_length) if config.packing else max_length)
 
 
 def require_memory(base_path: str | Path, config: TrainConfig, max_length: int) -> MemoryEstimate:

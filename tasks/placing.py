@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from registry.versions import Version
 from serving.config import ServingConfig
@@ -29,17 +30,21 @@ class Place:
     replaces: Engine | None = None
 
 
-def find_place(here: Home, base: Base, config: ServingConfig, version: Version, folder: Path) -> Place:
+def find_place(
+    here: Home, base: Base, config: ServingConfig, version: Version, folder: Path, kind: str | None = None
+) -> Place:
     """The engine for `version`: the running one, a new one, or with `serving.mode: restart` a successor.
 
-    A new engine gets what is routed first. A successor is on another port, and takes over when the version is
-    released; none is started where the running engine serves this version already, proven.
+    It is of `kind`, or of the first of `serving.engines`. A new engine gets what is routed first. A successor is on
+    another port, and takes over when the version is released; none is started where the running engine serves this
+    version already, proven.
 
     Raises:
         EngineError: the running engine does not suit, or a successor does not take what is routed.
     """
     manifest = version.manifest
-    engines = sorted(serving_engines(here), key=lambda engine: engine.base.sha256 != base.sha256)
+    kind = kind or config.engines[0]
+    engines = sorted(serving_engines(here, kind=kind), key=lambda engine: engine.base.sha256 != base.sha256)
     live = engines[0] if engines else None
     succeed = config.mode == "restart" and live is not None
     if live is not None and succeed and _serves(here, live, base, config, version, folder):
@@ -48,18 +53,15 @@ def find_place(here: Home, base: Base, config: ServingConfig, version: Version, 
     if live and not succeed:
         routes = None  # nothing to take over
     rank, targets = shapes(routes, base.sha256)
-    engine, seconds = _start(
-        here, base, config, max(rank, manifest.rank), {*targets, *manifest.target_modules}, beside=succeed
-    )
+    rank, targets = max(rank, manifest.rank), tuple({*targets, *manifest.target_modules})
+    engine, seconds = _start(here, base, config, rank, kind=kind, targets=targets, beside=succeed)
     restored = load_routed(here, engine, routes, spare=1)
     if succeed:
         require_champions(here, engine, routes, restored.problems)
     return Place(engine, seconds, live if succeed else None)
 
 
-def _start(
-    here: Home, base: Base, config: ServingConfig, rank: int, targets: set[str], *, beside: bool
-) -> tuple[Engine, float]:
+def _start(here: Home, base: Base, config: ServingConfig, rank: int, **how: Any) -> tuple[Engine, float]:
     """An engine that suits, and the seconds that its start took: 0 where it ran already."""
     began = time.monotonic()
 
@@ -68,7 +70,7 @@ def _start(
         progress.update(f"engine starts, {seconds:.0f} s")
 
     waited: list[float] = []
-    engine = start_engine(here, base, config, rank, report, targets=targets, beside=beside)
+    engine = start_engine(here, base, config, rank, report, **how)
     return engine, round(time.monotonic() - began, 2) if waited else 0.0
 
 

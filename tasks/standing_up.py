@@ -47,7 +47,7 @@ def stand_up(
         "pids": {"engine": engine.pid, "gateway": worker.pid, "reconciler": stack.reconciler_pid},
         "base": engine.base.name,
         "loaded": sorted(loaded),
-        "problems": [problem for told in stack.outcome.problems.values() for problem in told],
+        "problems": [*stack.problems, *(problem for told in stack.outcome.problems.values() for problem in told)],
     }
 
 

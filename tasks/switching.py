@@ -1,4 +1,4 @@
-"""Whether a version still lies on its engine, and how it leaves that again."""
+"""Whether a version still lies on its engine, and how it leaves its engines again."""
 
 from contextlib import suppress
 
@@ -24,15 +24,18 @@ def require_loaded(version: Version, served: Served) -> None:
 
 
 def withdraw(here: Home, version: Version, served: Served, *, keep: bool) -> None:
-    """Stop the engine if it was started to take over with this version; else unload that, unless `keep` or routed."""
-    engine = _engine(here, served.engine_id)
-    if engine is None:
-        return
-    if served.replaces:
-        stop_engine(here, engine)
-    elif not keep and version.served_name not in {each.served_name for each in routed(read_routes(here))}:
-        with suppress(EngineError):  # an engine that is gone has nothing loaded
-            unload(engine, version.served_name)
+    """Stop the engines that were started to take over with this version; else unload it, unless `keep` or routed."""
+    stays = keep or version.served_name in {each.served_name for each in routed(read_routes(here))}
+    beside = [(other.engine_id, other.replaces) for other in served.others]
+    for engine_id, replaces in ((served.engine_id, served.replaces), *beside):
+        engine = _engine(here, engine_id)
+        if engine is None:
+            continue
+        if replaces:
+            stop_engine(here, engine)
+        elif not stays:
+            with suppress(EngineError):  # an engine that is gone has nothing loaded
+                unload(engine, version.served_name)
 
 
 def _engine(here: Home, engine_id: str) -> Engine | None:

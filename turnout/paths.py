@@ -76,6 +76,11 @@ class Home:
         return self.root / "reconciler.json"
 
     @property
+    def reconciler_metrics(self) -> Path:
+        """The reconciler's part of what the gateways answer at /metrics."""
+        return self.root / "reconciler.prom"
+
+    @property
     def journal(self) -> Path:
         """Emergency rollbacks that the release log does not hold yet."""
         return self.root / "journal"

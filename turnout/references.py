@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -154,7 +155,8 @@ class Scores:
 
 def to_json(reference: Any) -> dict[str, Any]:
     """A reference as plain JSON values; `from_json` is its inverse."""
-    return TypeAdapter(type(reference)).dump_python(reference, mode="json")
+    kind: Any = type(reference)
+    return _adapter(kind).dump_python(reference, mode="json")
 
 
 def from_json(kind: type[T], value: Any) -> T:
@@ -163,4 +165,11 @@ def from_json(kind: type[T], value: Any) -> T:
     Raises:
         pydantic.ValidationError: the value was written by another version of Turnout.
     """
-    return TypeAdapter(kind).validate_python(value)
+    known: Any = kind
+    return _adapter(known).validate_python(value)
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Building one takes milliseconds, and the reconciler reads references in every pass."""
+    return TypeAdapter(kind)

@@ -69,7 +69,8 @@ def _show_status(result: dict[str, Any]) -> None:
         for column in ("pool", "replica", "version", "loaded", "proof", "traffic"):
             table.add_column(column)
         for row in adapter["served"]:
-            cells = (row["pool"], row["replica"], f"v{row['version']}", row["loaded"], row["proof"], row["traffic"])
+            pool = f"{row['pool']}, {row['kind']}" if row["kind"] else row["pool"]
+            cells = (pool, row["replica"], f"v{row['version']}", row["loaded"], row["proof"], row["traffic"])
             table.add_row(*(str(cell) for cell in cells))
         out.print(table)
         for problem in adapter["problems"]:

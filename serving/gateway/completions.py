@@ -4,17 +4,21 @@ import asyncio
 import difflib
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
 
 from serving.gateway.access import may_call, visible
 from serving.gateway.errors import RETRY_SOON, ApiError
-from serving.gateway.fields import encode_request, read_request, wants_usage
+from serving.gateway.fields import CHAT, FIELDS, encode_request, read_request, wants_usage
 from serving.gateway.forward import Call, forward
+from serving.gateway.generate import choose_pools, default_adapter, read_generate
+from serving.gateway.generated import Generated
+from serving.gateway.pools import open_pools
 from serving.gateway.reading import read_body
 from serving.gateway.relay import Relayed, SlowClient
-from serving.gateway.replicas import load
+from serving.gateway.replicas import ReplicaPool
 from serving.gateway.shadow import copy_to_shadows
 from serving.gateway.state import State
 from serving.gateway.table import Arm, Model
@@ -34,10 +38,19 @@ async def complete(state: State, request: web.BaseRequest, path: str) -> web.Str
         if state.drained:
             raise ApiError(503, "this gateway takes no requests at the moment", kind="drained", headers=RETRY_SOON)
         key = state.access.identify(request.headers.get("Authorization"))
-        fields = read_request(path, await read_body(request, state.config))
-        model = _find(state, key, fields["model"])
+        raw, generation = await read_body(request, state.config), None
+        if path in FIELDS:
+            fields = read_request(path, raw)
+            model = _find(state, key, fields["model"], "model")
+        else:
+            generation = read_generate(path, raw, state.config)
+            fields, path = generation.fields, CHAT
+            model = _find(state, key, fields.get("model") or default_adapter(state, key), "adapter")
         arm = model.choose(_sticky_key(request, model, fields, key))
-        call = _prepare(state, request, path, arm, fields)
+        pools = await choose_pools(state, arm, generation) if generation else arm.pools
+        call = _prepare(request, path, arm, fields, open_pools(pools, arm, state.config.max_queued))
+        if generation:
+            call.translation = Generated(generation)
         if model.shadows:
             # Later than the request itself, which has a replica by then.
             asyncio.get_running_loop().call_soon(copy_to_shadows, state, model, fields, call)
@@ -52,7 +65,7 @@ async def complete(state: State, request: web.BaseRequest, path: str) -> web.Str
     return relayed.response
 
 
-def _find(state: State, key: ClientKey | None, name: str) -> Model:
+def _find(state: State, key: ClientKey | None, name: str, param: str) -> Model:
     model = state.table.models.get(name)
     if model is not None and may_call(key, name):
         return model
@@ -60,7 +73,7 @@ def _find(state: State, key: ClientKey | None, name: str) -> Model:
     near = difflib.get_close_matches(name[:100], known, n=_NAMES_SHOWN, cutoff=0.0)
     more = ", …" if len(known) > len(near) else ""
     message = f"The model {name!r:.100} does not exist. Known: {', '.join(near) or 'none'}{more}"
-    raise ApiError(404, message, param="model", code="model_not_found")
+    raise ApiError(404, message, param=param, code="model_not_found")
 
 
 def _sticky_key(request: web.BaseRequest, model: Model, fields: dict[str, Any], key: ClientKey | None) -> str:
@@ -73,12 +86,9 @@ def _sticky_key(request: web.BaseRequest, model: Model, fields: dict[str, Any], 
     return given or str(random.getrandbits(64))
 
 
-def _prepare(state: State, request: web.BaseRequest, path: str, arm: Arm, fields: dict[str, Any]) -> Call:
-    total, room = load(arm.replicas)
-    if room and total - room >= state.config.max_queued:
-        limit = state.config.max_queued
-        message = f"{total} requests are in flight where {room} run at once, and no more than {limit} may wait"
-        raise ApiError(429, message, kind="overload", code="rate_limit_exceeded", headers=RETRY_SOON)
+def _prepare(
+    request: web.BaseRequest, path: str, arm: Arm, fields: dict[str, Any], pools: Sequence[ReplicaPool]
+) -> Call:
     streams = fields.get("stream", False)
     keep_usage = streams and wants_usage(fields)
     headers = {"Content-Type": "application/json"}
@@ -86,7 +96,7 @@ def _prepare(state: State, request: web.BaseRequest, path: str, arm: Arm, fields
         if name in request.headers:
             headers[name] = request.headers[name]
     body = encode_request(fields, arm.served_name, ask_usage=streams and not keep_usage)
-    return Call(request, path, arm, body, headers, streams, keep_usage)
+    return Call(request, path, arm, pools, body, headers, streams, keep_usage)
 
 
 def _count(arm: Arm, relayed: Relayed, key: str, began: float) -> None:

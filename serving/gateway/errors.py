@@ -6,6 +6,7 @@ import orjson
 from aiohttp import web
 
 VERSION_HEADER = "x-turnout-version"
+BACKEND_HEADER = "x-turnout-backend"
 RETRY_SOON = {"Retry-After": "1"}
 
 _TYPES = {

@@ -1,11 +1,14 @@
 """The fields that a request may have, and what of them the gateway itself reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
 from serving.gateway.errors import ApiError
+
+Check = Callable[[dict[str, Any], str], None]
+"""Raises ApiError, 400, for a field of a request that has no value that it may have."""
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -45,6 +48,20 @@ def read_request(path: str, raw: bytes) -> dict[str, Any]:
     Raises:
         ApiError: 400, naming the field.
     """
+    request = read_object(path, raw, FIELDS[path], _CHECKS)
+    require(request, "model")
+    if request.get("echo") and "logprobs" in request:
+        message = "'echo' together with 'logprobs' is not served: scoring prompts can stop an engine that has traffic"
+        raise ApiError(400, message, param="echo", code="unsupported_parameter")
+    return request
+
+
+def read_object(path: str, raw: bytes, allowed: frozenset[str], checks: Mapping[str, Check]) -> dict[str, Any]:
+    """The JSON object in `raw`, with no field that is not allowed and none that its check refuses. Null is absent.
+
+    Raises:
+        ApiError: 400, naming the field.
+    """
     try:
         request = orjson.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -53,20 +70,19 @@ def read_request(path: str, raw: bytes) -> dict[str, Any]:
         raise ApiError(400, f"the body is a JSON {_kind(request)}, not an object")
     if None in request.values():
         request = {field: value for field, value in request.items() if value is not None}
-    allowed = FIELDS[path]
     if not request.keys() <= allowed:
         unknown = sorted(request.keys() - allowed)
         message = f"{path} takes no field {unknown[0]!r:.100}; it takes {', '.join(sorted(allowed))}"
         raise ApiError(400, message, param=unknown[0][:100], code="unknown_parameter")
-    for field, check in _CHECKS.items():
+    for field, check in checks.items():
         if field in request:
             check(request, field)
-    if "model" not in request:
-        raise ApiError(400, "the field 'model' is missing", param="model", code="missing_required_parameter")
-    if request.get("echo") and "logprobs" in request:
-        message = "'echo' together with 'logprobs' is not served: scoring prompts can stop an engine that has traffic"
-        raise ApiError(400, message, param="echo", code="unsupported_parameter")
     return request
+
+
+def require(request: dict[str, Any], field: str) -> None:
+    if field not in request:
+        raise ApiError(400, f"the field {field!r} is missing", param=field, code="missing_required_parameter")
 
 
 def encode_request(request: dict[str, Any], served_name: str, *, ask_usage: bool) -> bytes:
@@ -92,7 +108,7 @@ def wants_usage(request: dict[str, Any]) -> bool:
     return options is not None and options.get("include_usage") is True
 
 
-def _wrong(request: dict[str, Any], field: str, wanted: str) -> ApiError:
+def wrong(request: dict[str, Any], field: str, wanted: str) -> ApiError:
     value = request[field]
     shown = f"{value!r:.60}" if isinstance(value, int | float | str) else f"a JSON {_kind(value)}"
     return ApiError(400, f"{field} is {shown}: it must be {wanted}", param=field, code="invalid_value")
@@ -103,15 +119,15 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), "null")
 
 
-def _of_type(kind: type, wanted: str) -> Callable[[dict[str, Any], str], None]:
+def of_type(kind: type, wanted: str) -> Check:
     def check(request: dict[str, Any], field: str) -> None:
         if type(request[field]) is not kind:
-            raise _wrong(request, field, wanted)
+            raise wrong(request, field, wanted)
 
     return check
 
 
-def _between(low: int, high: int | None, *, or_bool: bool = False) -> Callable[[dict[str, Any], str], None]:
+def between(low: int, high: int | None, *, or_bool: bool = False) -> Check:
     wanted = f"a whole number from {low}" + (f" to {high}" if high is not None else " up")
 
     def check(request: dict[str, Any], field: str) -> None:
@@ -119,30 +135,30 @@ def _between(low: int, high: int | None, *, or_bool: bool = False) -> Callable[[
         if or_bool and type(value) is bool:
             return
         if type(value) is not int or value < low or (high is not None and value > high):
-            raise _wrong(request, field, wanted)
+            raise wrong(request, field, wanted)
 
     return check
 
 
 def _one_choice(request: dict[str, Any], field: str) -> None:
     """vLLM has no best_of any more: what asks for more candidates than answers cannot be served."""
-    _between(1, MAX_CHOICES)(request, field)
+    between(1, MAX_CHOICES)(request, field)
     if request[field] != request.get("n", 1):
-        raise _wrong(request, field, "equal to n: engines make no more candidates than answers")
+        raise wrong(request, field, "equal to n: engines make no more candidates than answers")
 
 
-_CHECKS: dict[str, Callable[[dict[str, Any], str], None]] = {
-    "model": _of_type(str, "a string"),
-    "stream": _of_type(bool, "true or false"),
-    "stream_options": _of_type(dict, "an object"),
-    "echo": _of_type(bool, "true or false"),
-    "user": _of_type(str, "a string"),
-    "safety_identifier": _of_type(str, "a string"),
-    "n": _between(1, MAX_CHOICES),
+_CHECKS: dict[str, Check] = {
+    "model": of_type(str, "a string"),
+    "stream": of_type(bool, "true or false"),
+    "stream_options": of_type(dict, "an object"),
+    "echo": of_type(bool, "true or false"),
+    "user": of_type(str, "a string"),
+    "safety_identifier": of_type(str, "a string"),
+    "n": between(1, MAX_CHOICES),
     "best_of": _one_choice,
-    "max_tokens": _between(0, None),
-    "max_completion_tokens": _between(0, None),
-    "min_tokens": _between(0, None),
-    "logprobs": _between(0, MAX_LOGPROBS, or_bool=True),
-    "top_logprobs": _between(0, MAX_LOGPROBS),
+    "max_tokens": between(0, None),
+    "max_completion_tokens": between(0, None),
+    "min_tokens": between(0, None),
+    "logprobs": between(0, MAX_LOGPROBS, or_bool=True),
+    "top_logprobs": between(0, MAX_LOGPROBS),
 }

@@ -1,7 +1,8 @@
 """Sends a request to an engine that can answer it, and to another one where the first cannot be reached."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiohttp
 from aiohttp import web
@@ -9,27 +10,45 @@ from aiohttp.http import HttpProcessingError
 
 from serving.gateway.errors import ApiError, unavailable
 from serving.gateway.health import eject, fault, poke_reconciler
-from serving.gateway.relay import Relayed, pass_on, stream
-from serving.gateway.replicas import ReplicaState
+from serving.gateway.plain import Answerer
+from serving.gateway.relay import Events, Relayed, pass_on, stream
+from serving.gateway.replicas import ReplicaPool, ReplicaState
 from serving.gateway.state import State
 from serving.gateway.table import Arm
 from serving.gateway.upstream import Answer, Unreachable
+from serving.gateway.usage import EventFilter
 
 # A request that breaks the engine that runs it is not to break them all.
 _MAX_RESETS = 2
 
 
+class Translation(Protocol):
+    """Makes answers of another form than the engine's."""
+
+    async def whole(self, client: web.BaseRequest, body: bytes, by: Answerer, limit_s: float) -> Relayed:
+        """A plain answer, sent; raises ApiError, 502, where `body` is not one."""
+
+    def events(self, by: Answerer) -> Events:
+        """What a streamed answer passes through."""
+
+
 @dataclass(slots=True)
 class Call:
-    """A request on its way to `arm`. `body` is what the engine gets; `keep_usage`: the client wants that chunk too."""
+    """A request on its way to `arm`, in the first of `pools` that can answer.
+
+    `body` is what the engine gets; `keep_usage`: the client wants that chunk too. Answers pass unchanged where there
+    is no `translation`.
+    """
 
     client: web.BaseRequest
     path: str
     arm: Arm
+    pools: Sequence[ReplicaPool]
     body: bytes
     headers: Mapping[str, str]
     streams: bool
     keep_usage: bool
+    translation: Translation | None = None
 
 
 class NotLoaded(Exception):
@@ -44,7 +63,7 @@ async def forward(state: State, call: Call) -> Relayed:
         ConnectionError: the client is gone, or too slow.
     """
     arm, avoid, resets = call.arm, None, 0
-    while (replica := state.replicas.choose(arm.replicas, arm.served_name, avoid)) and resets < _MAX_RESETS:
+    while (replica := state.replicas.choose(call.pools, arm.served_name, avoid)) and resets < _MAX_RESETS:
         entry, epoch = replica.begin(arm.served_name), replica.epoch
         try:
             try:
@@ -102,11 +121,14 @@ async def _answer(state: State, call: Call, replica: ReplicaState, upstream: Ans
         fault(state, replica, call.arm)
     else:
         replica.faults = 0
-    version, limit_s = call.arm.served_name, state.config.client_timeout_s
+    by, limit_s, translation = (call.arm.served_name, replica.kind), state.config.client_timeout_s, call.translation
     if not is_stream(call, upstream):
-        return await pass_on(call.client, upstream, body, version, limit_s)
+        if translation and upstream.status == 200:
+            return await translation.whole(call.client, body, by, limit_s)
+        return await pass_on(call.client, upstream, body, by, limit_s)
+    events = translation.events(by) if translation else EventFilter(keep_usage=call.keep_usage)
     try:
-        return await stream(call.client, upstream, body, version, limit_s, keep_usage=call.keep_usage)
+        return await stream(call.client, upstream, body, by, limit_s, events)
     finally:
         upstream.close()
 

@@ -105,8 +105,17 @@ class WeightGauge:
         self._shown |= now.keys()
 
 
-def render() -> bytes:
-    """All metrics, of all workers that share the folder, in Prometheus' text format."""
+def render(reconciler: Path | None = None) -> bytes:
+    """All metrics, of all workers that share the folder, in Prometheus' text format.
+
+    Args:
+        reconciler: the file in which the reconciler keeps its own. They are told as they are there; what a dead one
+            has left has an old `turnout_reconciler_last_pass_timestamp_seconds`.
+    """
+    return _own() + _others(reconciler)
+
+
+def _own() -> bytes:
     folder = os.environ.get(SHARED_FOLDER)
     if not folder:
         return generate_latest(REGISTRY)
@@ -114,6 +123,13 @@ def render() -> bytes:
     registry = CollectorRegistry()
     MultiProcessCollector(registry, folder)
     return generate_latest(registry)
+
+
+def _others(file: Path | None) -> bytes:
+    try:
+        return file.read_bytes() if file else b""
+    except OSError:
+        return b""  # there is no reconciler
 
 
 def _forget_dead(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Which path answers what. Nothing else reaches an engine."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -12,6 +13,8 @@ from serving.gateway.admin import INNER, administer, as_json
 from serving.gateway.completions import complete
 from serving.gateway.errors import RETRY_SOON, ApiError
 from serving.gateway.fields import FIELDS
+from serving.gateway.generate import PATHS
+from serving.gateway.models_status import show_status
 from serving.gateway.state import State
 
 Answer = Callable[[State, web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -51,11 +54,16 @@ async def ready(state: State, request: web.BaseRequest) -> web.Response:
 
 async def show_metrics(state: State, request: web.BaseRequest) -> web.Response:
     headers = {"Content-Type": prometheus_client.CONTENT_TYPE_LATEST, "Server": "turnout"}
-    return web.Response(body=metrics.render(), headers=headers)
+    text = await asyncio.to_thread(metrics.render, state.home.reconciler_metrics)
+    return web.Response(body=text, headers=headers)
 
+
+ASKED = frozenset([*FIELDS, *PATHS])
+"""The paths that an engine answers."""
 
 _PLAIN: dict[str, tuple[str, Answer]] = {
     "/v1/models": ("GET", list_models),
+    "/models/status": ("GET", show_status),
     "/health": ("GET", health),
     "/ready": ("GET", ready),
     "/metrics": ("GET", show_metrics),
@@ -65,13 +73,13 @@ _PLAIN: dict[str, tuple[str, Answer]] = {
 async def answer(state: State, request: web.BaseRequest) -> web.StreamResponse:
     """The public listener."""
     path = request.raw_path
-    if path in FIELDS and request.method == "POST":
+    if path in ASKED and request.method == "POST":
         return await complete(state, request, path)
     path = path.partition("?")[0]
     try:
         if path.startswith("/admin/"):
             return await administer(state, request, path)
-        if path in FIELDS:
+        if path in ASKED:
             if request.method == "POST":
                 return await complete(state, request, path)
             return refuse_method(request.method, "POST")
@@ -95,7 +103,7 @@ async def _plain(
     state: State, request: web.BaseRequest, path: str, paths: dict[str, tuple[str, Answer]]
 ) -> web.StreamResponse:
     if path not in paths:
-        known = ", ".join([*FIELDS, *paths])
+        known = ", ".join([*FIELDS, *PATHS, *paths])
         raise ApiError(404, f"there is no {path!r:.100} here; there are {known}", code="unknown_url")
     method, make = paths[path]
     if request.method != method and not (method == "GET" and request.method == "HEAD"):

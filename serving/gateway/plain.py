@@ -8,11 +8,14 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from serving.gateway.errors import VERSION_HEADER
+from serving.gateway.errors import BACKEND_HEADER, VERSION_HEADER
 from serving.gateway.upstream import Answer
 
 HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade"}
-NOT_PASSED_ON = frozenset(HOP_BY_HOP | {"content-length", "server", VERSION_HEADER})
+NOT_PASSED_ON = frozenset(HOP_BY_HOP | {"content-length", "server", VERSION_HEADER, BACKEND_HEADER})
+
+Answerer = tuple[str, str]
+"""Who answered: the version's served name, and its engine's kind."""
 
 _DROPPED = frozenset(name.encode() for name in NOT_PASSED_ON)
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
@@ -21,11 +24,11 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 class PlainAnswer(web.StreamResponse):
     """The answer of an engine, for a client that speaks HTTP/1.1 and an answer that its socket takes at once."""
 
-    def __init__(self, upstream: Answer, body: bytes, version: str) -> None:
+    def __init__(self, upstream: Answer, body: bytes, by: Answerer) -> None:
         super().__init__(status=upstream.status)
         self._upstream = upstream
         self._whole = body
-        self._version = version
+        self._by = by
         self._written = False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -45,7 +48,8 @@ class PlainAnswer(web.StreamResponse):
         for name, value in self._upstream.raw_headers:
             if name.lower() not in _DROPPED:
                 parts += (name, b": ", value, b"\r\n")
-        parts.append(f"{VERSION_HEADER}: {self._version}\r\nServer: turnout\r\n".encode())
+        version, backend = self._by
+        parts.append(f"{VERSION_HEADER}: {version}\r\n{BACKEND_HEADER}: {backend}\r\nServer: turnout\r\n".encode())
         if not self._keep_alive:
             parts.append(b"Connection: close\r\n")
         parts.append(b"Content-Length: %d\r\n\r\n" % len(self._whole))

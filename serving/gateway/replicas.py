@@ -1,6 +1,7 @@
 """The engines that take traffic: what each has in flight, whether it is well, and which one takes a request."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from serving.gateway.metrics import IN_FLIGHT, REPLICA_UP
 from serving.gateway.upstream import Pool
@@ -24,11 +25,21 @@ class InFlight:
         self._gauge.inc(by)
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What an engine said of its own requests. `at` is by the monotonic clock."""
+
+    running: int
+    waiting: int
+    at: float
+
+
 class ReplicaState:
     """One replica as a worker sees it.
 
     `ready` are the served names that may be sent to it: those of the latest routes, less what it was found not to have.
-    `epoch` rises when other names are routed to it, so that what an older request finds changes nothing.
+    `epoch` rises when other names are routed to it, so that what an older request finds changes nothing. `total` are
+    this worker's own requests there, `others` those beyond them that the engine counted itself a moment ago.
     """
 
     def __init__(self, replica: Replica, base_name: str) -> None:
@@ -37,6 +48,8 @@ class ReplicaState:
         self.pool = Pool(replica.url)
         self.in_flight: dict[str, InFlight] = {}
         self.total = 0
+        self.others = 0
+        self.counted: Counted | None = None
         self.turn = 0
         self.ejected = False
         self.faults = 0
@@ -48,6 +61,7 @@ class ReplicaState:
 
     def follow(self, replica: Replica, base_name: str) -> None:
         self.base_sha256 = replica.base_sha256
+        self.kind = replica.kind
         self.concurrent = replica.concurrent
         self.base_name = base_name
         routed = frozenset(replica.ready) | ({base_name} if base_name else set())
@@ -91,6 +105,10 @@ class ReplicaState:
             self.ready.discard(served_name)
 
 
+ReplicaPool = Sequence[ReplicaState]
+"""Replicas of one kind, among which a request goes to the one with the least to do."""
+
+
 class Replicas:
     """All replicas by id, through the changes of the routes."""
 
@@ -118,16 +136,20 @@ class Replicas:
         self._leaving = [state for state in [*self._leaving, *before.values()] if state.total]
 
     def choose(
-        self, among: Sequence[ReplicaState], served_name: str, avoid: ReplicaState | None = None
+        self, pools: Sequence[ReplicaPool], served_name: str, avoid: ReplicaState | None = None
     ) -> ReplicaState | None:
-        """The one with the fewest requests in flight, in turns where several have as few; `avoid` only if it must."""
+        """The one with the fewest requests in the first pool that can answer, in turns where several have as few;
+        `avoid` only if it must."""
         best = None
-        for state in among:
-            if state is avoid or not state.takes(served_name):
-                continue
-            if best is None or (state.total, state.turn) < (best.total, best.turn):
-                best = state
-        if best is None and avoid is not None and avoid in among and avoid.takes(served_name):
+        for pool in pools:
+            for state in pool:
+                if state is avoid or not state.takes(served_name):
+                    continue
+                if best is None or (state.total + state.others, state.turn) < (best.total + best.others, best.turn):
+                    best = state
+            if best is not None:
+                break
+        if best is None and avoid is not None and avoid.takes(served_name) and any(avoid in pool for pool in pools):
             best = avoid
         if best is not None:
             self._turn += 1
@@ -149,10 +171,10 @@ class Replicas:
 
 
 def load(among: Iterable[ReplicaState]) -> tuple[int, int]:
-    """Requests in flight on these replicas, and how many they run at once."""
+    """Requests on these replicas, and how many they run at once."""
     total = room = 0
     for state in among:
         if not state.ejected:
-            total += state.total
+            total += state.total + state.others
             room += state.concurrent
     return total, room

@@ -24,7 +24,7 @@ def copy_to_shadows(state: State, model: Model, request: dict[str, Any], call: C
         if random.random() >= fraction:  # noqa: S311
             continue
         total, room = load(arm.replicas)
-        replica = state.replicas.choose(arm.replicas, arm.served_name)
+        replica = state.replicas.choose(arm.pools, arm.served_name)
         if replica is None or total >= room or state.shadows >= MAX_IN_FLIGHT:
             arm.meter.count_shadow("dropped")
             continue

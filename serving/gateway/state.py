@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
@@ -21,7 +22,8 @@ from turnout.paths import Home
 class State:
     """`drained`: an operator wants no more requests here. `stopping`: the process ends when all it has is answered.
 
-    `active` are the requests of clients that are being answered.
+    `active` are the requests of clients that are being answered. `observed` is the latest look at all engines, and
+    when it began by the monotonic clock.
     """
 
     id: str
@@ -42,6 +44,7 @@ class State:
     began: float = field(default_factory=time.time)
     poked_at: float = 0.0
     background: set[asyncio.Task[None]] = field(default_factory=set)
+    observed: tuple[asyncio.Task[Any] | None, float] = (None, 0.0)
 
     def follow(self, routes: Routes) -> int:
         """Take `routes` unless newer ones are there; returns the generation that requests see from now on."""

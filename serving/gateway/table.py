@@ -7,7 +7,7 @@ from registry.names import served_name
 from serving.gateway.arms import choose_version
 from serving.gateway.figures import ArmCounts, Figures
 from serving.gateway.metrics import Meter, Meters
-from serving.gateway.replicas import ReplicaState
+from serving.gateway.replicas import ReplicaPool, ReplicaState
 from serving.routes import NameRoutes, Routes
 
 
@@ -15,7 +15,8 @@ from serving.routes import NameRoutes, Routes
 class Arm:
     """What one version, or a base, is called on engines, and those that can serve it.
 
-    `counts` is None where requests do not bear on a canary: to pinned versions and bases.
+    `pools` are the replicas by kind, the primary kind first, as they stand in `replicas`. `counts` is None where
+    requests do not bear on a canary: to pinned versions and bases.
     """
 
     served_name: str
@@ -23,6 +24,12 @@ class Arm:
     meter: Meter
     is_adapter: bool
     counts: ArmCounts | None = None
+    pools: tuple[ReplicaPool, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = dict.fromkeys(state.kind for state in self.replicas)
+        pools = tuple(tuple(state for state in self.replicas if state.kind == kind) for kind in kinds)
+        object.__setattr__(self, "pools", pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Table:
 
 
 def build_table(routes: Routes, states: Iterable[ReplicaState], meters: Meters, figures: Figures) -> Table:
-    every = tuple(states)
+    every = _primary_first(states)
     models: dict[str, Model] = {}
     for name, on in routes.names.items():
         models[name] = _public(name, on, routes, every, meters, figures)
@@ -86,6 +93,15 @@ def build_table(routes: Routes, states: Iterable[ReplicaState], meters: Meters, 
         arm = Arm(base.name, pool, meters.of(base.name, base.name), is_adapter=False)
         models.setdefault(base.name, Model(base.name, base.name, 0, {0: arm}))
     return Table(routes, models)
+
+
+def _primary_first(states: Iterable[ReplicaState]) -> tuple[ReplicaState, ...]:
+    """By kind, in the order in which the kinds of each base come in the routes: the first one is its primary."""
+    every = tuple(states)
+    order: dict[tuple[str, str], int] = {}
+    for state in every:
+        order.setdefault((state.base_sha256, state.kind), len(order))
+    return tuple(sorted(every, key=lambda state: order[state.base_sha256, state.kind]))
 
 
 def _public(

@@ -1,6 +1,9 @@
 """Token counts, read from answers as bytes: an answer is passed on unchanged, and parsing all of it would cost more."""
 
 import re
+from collections.abc import Mapping
+
+import orjson
 
 # Inside a JSON string every quote is escaped, so these bytes stand nowhere but in the answer's own structure.
 _USAGE = b'"usage"'
@@ -34,6 +37,7 @@ class EventFilter:
     """
 
     def __init__(self, *, keep_usage: bool) -> None:
+        self.headers: Mapping[str, str] = {}
         self.usage: tuple[int, int] | None = None
         self.done = False
         self.failed = False
@@ -65,9 +69,14 @@ class EventFilter:
         held, self._held = self._held, b""
         return held
 
+    def broken(self, message: str) -> bytes:
+        """The event that ends a broken stream."""
+        error = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
+        return b"data: " + orjson.dumps({"error": error}) + b"\n\n"
+
     def _without_usage(self, chunk: bytes) -> bytes:
         kept = []
-        for event in _split(chunk):
+        for event in split_events(chunk):
             usage = find_usage(event)
             self.usage = usage or self.usage
             if usage is None or self._keep_usage or not _NO_CHOICES.search(event):
@@ -75,7 +84,7 @@ class EventFilter:
         return b"".join(kept)
 
 
-def _split(chunk: bytes) -> list[bytes]:
+def split_events(chunk: bytes) -> list[bytes]:
     """The events in `chunk`, each with its end."""
     events, start = [], 0
     for end in _EVENT_END.finditer(chunk):

@@ -11,6 +11,7 @@ from serving.config import GatewayConfig
 from serving.gateway.access import Access
 from serving.gateway.health import watch
 from serving.gateway.listening import Server, listen, open_socket
+from serving.gateway.loads import watch_loads
 from serving.gateway.paths import answer, answer_inner, guarded
 from serving.gateway.records import Worker, record_file, worker_id, write_record
 from serving.gateway.state import State, open_session
@@ -45,13 +46,14 @@ async def serve(home: Home, config: GatewayConfig, index: int) -> None:
         # What was released while this process started, before anybody could push to it.
         if routes := read_routes(home):
             state.follow(routes)
-        watching = asyncio.create_task(watch(state))
+        watching = [asyncio.create_task(watch(state)), asyncio.create_task(watch_loads(state))]
         _spare_collections()
         logging.info("%s listens on %s:%d", state.id, config.host, config.port)
         await stop.wait()
         listening.cancel()
         await _finish(state, public, listeners)
-        watching.cancel()
+        for task in watching:
+            task.cancel()
         inner.pre_shutdown()
         await inner.shutdown(_LAST_BYTES_S)
 

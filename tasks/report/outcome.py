@@ -58,14 +58,21 @@ def outcome(run: Finished) -> dict[str, Any]:
         "total_params": manifest.total_params,
         "engine": served.engine_url,
         "engine_start_seconds": served.engine_start_seconds,
+        "others": [asdict(other) for other in served.others],
         "release": asdict(switch) if switch else None,
-        "warnings": list(switch.warnings) if switch else [],
+        "warnings": [*(switch.warnings if switch else ()), *_left_out(run)],
         "stages": {name: asdict(record) for name, record in run.stages.items()},
         "samples": [asdict(sample) for sample in scores.samples],
         "sweep": [dict(row) for row in run.sweep],
         "report": None,
         "report_url": None,
     }
+
+
+def _left_out(run: Finished) -> list[str]:
+    """Why some kinds of engine do not serve the version."""
+    of = run.version.served_name
+    return [f"{of} gets no traffic on {each.kind}: {each.problem}" for each in run.served.others if each.problem]
 
 
 def state(result: Mapping[str, Any]) -> str:
@@ -82,6 +89,10 @@ def loss_table(scores: Scores, served: Served) -> list[dict[str, Any]]:
     if served.eval_loss is not None:
         loss = Loss(served.eval_loss, served.tokens, served.rows)
         rows.append(_row("candidate", f"served by {served.base.name}", loss, scores.candidate))
+    for other in served.others:
+        if other.eval_loss is not None:
+            loss = Loss(other.eval_loss, other.tokens, other.rows)
+            rows.append(_row("candidate", f"served by {served.base.name}, {other.kind}", loss, scores.candidate))
     originals = {"base": scores.base_original, "candidate": scores.candidate_original}
     rows += [_row(model, "original, bf16", loss, trained[model]) for model, loss in originals.items()]
     if scores.own_candidate and scores.own_champion:

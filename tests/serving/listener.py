@@ -1,4 +1,4 @@
-"""A small process with vLLM's flags that listens, is healthy after `--delay` seconds, and has with `--child`
+"""A small process with an engine's flags that listens, is healthy after `--delay` seconds, and has with `--child`
 a child of its own.
 
 It keeps a list of adapters as vLLM does, and computes nothing: the tests that use it are about processes, ports,
@@ -6,6 +6,7 @@ records, logs, and which versions lie where. Every answer is the name that was a
 1, 2, 3, and every token of a prompt a loss of 3 nats by the base and 1.9 by an adapter. `POST /control` changes how the
 requests after it are answered: `failing` served names get 500, `refusing` ones cannot be loaded, while `holding`
 answers wait, adapters have a loss of `nats`, and `endless` answers are cut off; it tells how many were `answered`.
+`grow` names what is to take so many MiB of memory, until an adapter of that name is unloaded.
 With `--alone PORT` it does not start on another port.
 """
 
@@ -18,10 +19,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 ADAPTERS: dict[str, str] = {}
+HELD: dict[str, bytearray] = {}
 FAILING: set[str] = set()
 REFUSING: set[str] = set()
 FIGURES = {"nats": 1.9, "endless": False, "running": 0, "answered": 0}
@@ -46,6 +49,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 ADAPTERS[body["lora_name"]] = body["lora_path"]
             self._answer({}, 500 if body["lora_name"] in REFUSING else 200)
         elif self.path == "/v1/unload_lora_adapter":
+            HELD.pop(body["lora_name"], None)
             self._answer({}, 404 if ADAPTERS.pop(body["lora_name"], None) is None else 200)
         elif self.path == "/control":
             self._control(**body)
@@ -63,12 +67,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         holding: bool = False,
         nats: float = 1.9,
         endless: bool = False,
+        grow: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         for now, wanted in ((FAILING, failing), (REFUSING, refusing)):
             now.clear()
             now.update(wanted)
         (OPEN.clear if holding else OPEN.set)()
         FIGURES.update(nats=nats, endless=endless)
+        HELD.update({name: bytearray(mib * 2**20) for name, mib in grow.items()})
         self._answer({"answered": FIGURES["answered"]})
 
     def _complete(self, model: str, body: dict[str, Any]) -> None:
@@ -108,6 +114,7 @@ def main() -> None:
     parser.add_argument("--crash", action="store_true")
     parser.add_argument("--alone", type=int)
     parser.add_argument("--served-model-name", default="")
+    parser.add_argument("--base", type=json.loads, default={"name": ""})
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     args, _ = parser.parse_known_args()
@@ -122,7 +129,7 @@ def main() -> None:
     if args.child:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     time.sleep(args.delay)
-    Handler.base = args.served_model_name
+    Handler.base = args.served_model_name or args.base["name"]
     http.server.ThreadingHTTPServer((args.host, args.port), Handler).serve_forever()
 
 

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from serving.config import ServingConfig
-from serving.engines import find_engine, launch_engine, start_engine, stop_engine
+from serving.engines import launch_engine, start_engine, stop_engine
 from serving.fit import check_place, suits
 from serving.processes import is_alive, read_pid_file
-from serving.records import Engine, pid_file, record_file, running_engines, write_record
+from serving.records import Engine, find_engine, pid_file, record_file, running_engines, write_record
 from serving.stack import down
 from tests.serving.yard import kill
 from turnout.errors import EngineError, EngineNotReady, ResourceShort

@@ -15,13 +15,13 @@ import pytest
 from serving.answers import Question
 from serving.ask import ask
 from serving.client import EngineClient
-from serving.engines import find_engine
 from serving.evidence import Evidence, kept_evidence
 from serving.gateway.launching import stop_workers
 from serving.measure import wait_idle
 from serving.placement import Placed, ensure_loaded, unload
 from serving.proofs import keep_proof, kept_proof
 from serving.reconciler_process import stop_reconciler
+from serving.records import find_engine
 from serving.reply import is_healthy
 from serving.routes import NameRoutes, RoutedVersion, Routes, read_routes, update_routes
 from serving.served import served_versions

@@ -61,7 +61,7 @@ def test_what_the_log_says_against_what_is_served(yard: Yard) -> None:
     result = compare(yard.home, NAME)
     (row,) = result["adapters"]
     assert result["in_sync"] and row["in_sync"] and (row["champion"], row["previous"]) == (2, 1)
-    served = {"pool": "tiny", "replica": engine.id, "loaded": True, "proof": "proven"}
+    served = {"pool": "tiny", "kind": "vllm", "replica": engine.id, "loaded": True, "proof": "proven", "problem": ""}
     assert row["served"] == [served | {"version": 1, "traffic": 0.0}, served | {"version": 2, "traffic": 1.0}]
     unload(engine, "incident-bot-v2")
     assert f"v2 is not loaded on {engine.id}" in compare(yard.home, NAME)["adapters"][0]["problems"][0]

@@ -89,12 +89,21 @@ class Site:
     engines: list[Engine]
     generation: int = 0
 
-    def routes(self, ready: tuple[str, ...] = SERVED, concurrent: int = 64, **incidents: Any) -> Routes:
+    def routes(
+        self,
+        ready: tuple[str, ...] = SERVED,
+        concurrent: int = 64,
+        kinds: tuple[str, ...] = ("vllm", "vllm"),
+        **incidents: Any,
+    ) -> Routes:
         """Both names on both engines, of a new generation; keyword arguments go to the routes of `incidents`."""
         self.generation += 1
         on = {"champion": 2, "versions": versions("incidents", 1, 2, 3), "event": self.generation, **incidents}
         names = {"incidents": NameRoutes(**on), "support": NameRoutes(1, versions("support", 1), event=1)}
-        replicas = [Replica(each.id, each.url, BASE.sha256, ready, concurrent) for each in self.engines]
+        replicas = [
+            Replica(each.id, each.url, BASE.sha256, ready, concurrent, kind)
+            for each, kind in zip(self.engines, kinds, strict=True)
+        ]
         return Routes(self.generation, {BASE.sha256: BASE}, names, tuple(replicas))
 
     def push(self, routes: Routes | None = None) -> list[int]:
@@ -126,6 +135,10 @@ class Site:
     def ask(self, model: str = "incidents", headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
         return HTTP.post(self.url + CHAT, json=body, headers=headers)
+
+    def generate(self, headers: dict[str, str] | None = None, path: str = "/generate", **fields: Any) -> httpx.Response:
+        body = {"prompt": "hi", "adapter": "incidents", **fields}
+        return HTTP.post(self.url + path, json=body, headers=headers)
 
     def metric(self, series: str, /, **labels: str) -> float:
         """The sum of the samples of a metric that have these labels."""
@@ -182,6 +195,7 @@ def site(running_site: Site) -> Site:
     """The shared gateway with fresh routes and well engines."""
     for engine in running_site.engines:
         engine.behave(mode="ok", times=0, seconds=0.0, chunks=3, seen=[], broken_off=0, names=[BASE.name, *SERVED])
+        engine.behave(metrics="")
     running_site.push()
     wait_until(lambda: not running_site.state()["ejected"], "every engine takes requests")
     return running_site

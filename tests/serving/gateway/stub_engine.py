@@ -4,11 +4,13 @@
 following requests are answered:
 
     mode      "ok", "error" (500), "missing" (404), "reset", "hang", "garbage", "cut" (a stream that breaks), "early" (a
-              stream that ends without [DONE]), "bytes" (one byte at a time), "flood" (a stream without end)
+              stream that ends without [DONE]), "bytes" (one byte at a time), "flood" (a stream without end), "told" (a
+              stream that an error event ends), "nonsense" (200 and no JSON)
     times     how many requests that holds for; 0: until it is changed
     seconds   what each answer takes
     chunks    of a stream
     names     that are listed and answered
+    metrics   what /metrics answers; 404 where it is empty
 
 `GET /stub` tells what requests came in, and how many were broken off by whoever sent them.
 """
@@ -33,6 +35,7 @@ class Behaviour:
     chunks: int = 3
     seen: list[dict[str, Any]] = field(default_factory=list)
     broken_off: int = 0
+    metrics: str = ""
 
     def next_mode(self) -> str:
         mode = self.mode
@@ -67,6 +70,9 @@ class Stub:
     async def models(self, request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": name} for name in self.behaviour.names]})
 
+    async def metrics(self, request: web.Request) -> web.Response:
+        return web.Response(text=self.behaviour.metrics, status=200 if self.behaviour.metrics else 404)
+
     async def control(self, request: web.Request) -> web.Response:
         if request.method == "POST":
             for name, value in (await request.json()).items():
@@ -99,6 +105,8 @@ class Stub:
             return web.json_response({"error": {"message": "broken", "type": "server_error"}}, status=500)
         if mode == "missing" or model not in self.behaviour.names:
             return web.json_response({"error": {"message": f"The model `{model}` does not exist."}}, status=404)
+        if mode == "nonsense":
+            return web.Response(text="this is not JSON", content_type="application/json")
         if not body.get("stream"):
             return web.Response(
                 body=plain(model), content_type="application/json", headers={"x-request-id": "from-engine"}
@@ -117,6 +125,9 @@ class Stub:
         if mode == "cut":
             assert request.transport is not None
             request.transport.abort()
+        elif mode == "told":
+            await response.write(b'data: {"error": {"message": "out of memory", "type": "server_error"}}\n\n')
+            await response.write(b"data: [DONE]\n\n")
         elif mode != "early":
             if (body.get("stream_options") or {}).get("include_usage"):
                 await self._send(response, usage_event(body["model"]), mode)
@@ -137,6 +148,7 @@ async def main() -> None:
     stub = Stub(sys.argv[2:])
     app = web.Application(client_max_size=2**28)
     app.router.add_get("/v1/models", stub.models)
+    app.router.add_get("/metrics", stub.metrics)
     app.router.add_route("*", "/stub", stub.control)
     app.router.add_post("/v1/chat/completions", stub.complete)
     app.router.add_post("/v1/completions", stub.complete)

@@ -11,7 +11,8 @@ from turnout.errors import EngineError, NotFound
 
 @dataclass(frozen=True)
 class Answer:
-    """`model` is the served name that answered; `ttft_ms` runs from the request to the first text.
+    """`model` is the served name that answered, `backend` its engine's kind where a gateway was asked, which tells it;
+    `ttft_ms` runs from the request to the first text.
 
     `tokens_per_second` counts the tokens after the first, over the time after the first.
     """
@@ -21,6 +22,7 @@ class Answer:
     ttft_ms: float
     tokens_per_second: float
     tokens: int
+    backend: str = ""
 
 
 def ask(
@@ -62,9 +64,9 @@ async def _ask(
         sent = time.monotonic()
         first = last = None
         pieces: list[str] = []
-        tokens, answered_by = 0, ""
+        tokens, answered_by, backend = 0, "", ""
         async for chunk in client.stream_chat(model, messages, **settings):
-            answered_by = chunk.model
+            answered_by, backend = chunk.model, chunk.backend
             tokens = chunk.completion_tokens or tokens
             if chunk.text:
                 last = time.monotonic()
@@ -77,4 +79,4 @@ async def _ask(
     ended = time.monotonic()
     first, last = first or ended, last or ended
     rate = (tokens - 1) / (last - first) if tokens > 1 and last > first else tokens / (ended - sent)
-    return Answer("".join(pieces), answered_by, round((first - sent) * 1000, 1), round(rate, 1), tokens)
+    return Answer("".join(pieces), answered_by, round((first - sent) * 1000, 1), round(rate, 1), tokens, backend)

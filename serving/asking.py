@@ -9,6 +9,7 @@ from serving.ask import ask
 from serving.control import gateway_urls
 from serving.gateway.records import list_workers
 from serving.records import Engine, serving_engines
+from serving.replicas import ready_on
 from serving.routes import read_routes
 from turnout.errors import EngineError, NotFound
 from turnout.paths import Home
@@ -41,29 +42,29 @@ def ask_version(
             "no engine is up", "Start it with `turnout up`; before a first release, `turnout run` does it."
         )
     if gateways:
-        asked = name if version is None else served_name(check_name(name), parse_version(name, version))
-        url, model, key = gateways[0], asked, os.environ.get(API_KEY)
+        model = name if version is None else served_name(check_name(name), parse_version(name, version))
+        url, kind, key = gateways[0], "unknown", os.environ.get(API_KEY)
     else:
-        (url, model), key = _direct(home, engines, name, version), None
+        engine, model = _direct(home, engines, name, version)
+        url, kind, key = engine.url, engine.kind, None
     reply = ask(url, model, text, max_tokens=max_tokens, temperature=temperature, key=key, on_text=on_text)
-    base_names = {engine.base.name for engine in engines}
     return {
         "text": reply.text,
         "name": name,
-        "version": None if reply.model in base_names else parse_version(name, reply.model),
+        "version": None if reply.model == name else parse_version(name, reply.model),  # a base has none
         "model": reply.model,
-        "backend": engines[0].kind if engines else "vllm",
+        "backend": reply.backend or kind,
         "ttft_ms": reply.ttft_ms,
         "tokens_per_second": reply.tokens_per_second,
         "tokens": reply.tokens,
     }
 
 
-def _direct(home: Home, engines: list[Engine], name: str, version: str | None) -> tuple[str, str]:
-    """The URL of an engine, and the served name there."""
+def _direct(home: Home, engines: list[Engine], name: str, version: str | None) -> tuple[Engine, str]:
+    """The engine to ask, and the served name there."""
     for engine in engines:
         if name == engine.base.name and version is None:
-            return engine.url, name
+            return engine, name
     check_name(name)
     routes = read_routes(home)
     on = routes.names.get(name) if routes else None
@@ -76,4 +77,5 @@ def _direct(home: Home, engines: list[Engine], name: str, version: str | None) -
         raise NotFound(f"{name} has no champion here", f"Served: {listed}. A first `turnout run` makes one.")
     routed = on.versions.get(str(number)) if on else None
     fitting = [engine for engine in engines if routed is None or engine.base.sha256 == routed.base_sha256]
-    return (fitting or engines)[0].url, served_name(name, number)
+    served = served_name(name, number)
+    return min(fitting or engines, key=lambda engine: served not in ready_on(home, engine)), served

@@ -1,7 +1,6 @@
 """Talks to one engine, by the HTTP surface of vLLM."""
 
 import json
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,15 +10,12 @@ from typing import Any, Self
 
 import aiohttp
 
+from serving.engine_metrics import read_counts
+from serving.gateway.errors import BACKEND_HEADER
 from turnout.errors import EngineError, EngineUnreachable, LoadRefused
 
 Message = dict[str, Any]
 
-_GAUGES = {
-    "running": ("vllm:num_requests_running", "llamacpp:requests_processing"),
-    "waiting": ("vllm:num_requests_waiting", "llamacpp:requests_deferred"),
-}
-_SAMPLE = re.compile(r"^((?:vllm|llamacpp):\w+)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 _ID_PREFIX = "token_id:"
 
 POSITIONS = "prompt_logprobs_positions"
@@ -47,11 +43,15 @@ class Completion:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a streamed answer: its text, and in the last one the number of completion tokens."""
+    """A piece of a streamed answer: its text, and in the last one the number of completion tokens.
+
+    `backend` is the kind of engine that answers, as a gateway says; empty where an engine was asked itself.
+    """
 
     model: str
     text: str
     completion_tokens: int | None = None
+    backend: str = ""
 
 
 class EngineClient:
@@ -86,9 +86,7 @@ class EngineClient:
     async def load(self) -> tuple[int, int]:
         """How many requests run, and how many wait."""
         _, text = await self._send("GET", "/metrics")
-        samples = [(name, float(value)) for name, value in _SAMPLE.findall(text)]
-        running, waiting = (sum(value for name, value in samples if name in names) for names in _GAUGES.values())
-        return int(running), int(waiting)
+        return read_counts(text) or (0, 0)
 
     async def is_idle(self) -> bool:
         return await self.load() == (0, 0)
@@ -107,6 +105,8 @@ class EngineClient:
             return True
         if status == 400 and await self._is_listed(name, folder):
             return False
+        if status == 503:  # it has no room at the moment
+            raise self._error(f"cannot load {name} from {folder}: {_reason(text)}")
         raise LoadRefused(
             f"the engine at {self.url} refuses to load {name} from {folder}: {_reason(text)} (HTTP {status})",
             "The adapter, or the engine's limits, must change; the same load fails again.",
@@ -169,17 +169,18 @@ class EngineClient:
             async with self._open.post(self.url + "/v1/chat/completions", json=body) as response:
                 if response.status != 200:
                     raise self._error(f"answers HTTP {response.status}: {_reason(await response.text())}")
+                backend = response.headers.get(BACKEND_HEADER, "")
                 async for line in response.content:
                     if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
-                        yield self._chunk(json.loads(data))
+                        yield self._chunk(json.loads(data), backend)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from error
 
-    def _chunk(self, event: dict[str, Any]) -> Chunk:
+    def _chunk(self, event: dict[str, Any], backend: str) -> Chunk:
         if "error" in event:
             raise self._error(f"broke off its answer: {_reason(json.dumps(event))}")
         text = "".join(choice["delta"].get("content") or "" for choice in event["choices"])
-        return Chunk(event["model"], text, (event.get("usage") or {}).get("completion_tokens"))
+        return Chunk(event["model"], text, (event.get("usage") or {}).get("completion_tokens"), backend)
 
     async def _is_listed(self, name: str, folder: Path) -> bool:
         listed = (await self.models()).get(name)

@@ -1,16 +1,16 @@
-"""Starts engines, finds those that run, stops them."""
+"""Starts engines, where none runs that suits."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 from urllib.parse import urlsplit
 
 from serving.config import ServingConfig
+from serving.engine_life import GIVE_UP_PATIENCE_S, Progress, end_engine, wait_ready
 from serving.fit import REPLACE_IT, suits
 from serving.kinds import kind_of
-from serving.logs import last_line, useful_tail
 from serving.machine import this_machine
 from serving.ports import free_port, require_free_port
 from serving.processes import create_time, spawn, terminate
@@ -20,22 +20,13 @@ from serving.records import (
     Role,
     list_engines,
     pid_file,
-    remove_record,
     running_engines,
     write_record,
 )
-from serving.reply import fetch_version, is_healthy
-from serving.vllm import SHUTDOWN_S
-from turnout.errors import EngineError, EngineNotReady
+from turnout.errors import EngineError
 from turnout.files import exclusive, read_state, write_json
 from turnout.paths import Home
 from turnout.references import Base, to_json
-
-Progress = Callable[[float, str], None]
-"""Called with the seconds waited so far and the last line of the engine's log."""
-
-_STOP_PATIENCE_S = SHUTDOWN_S + 10
-_GIVE_UP_PATIENCE_S = 5
 
 
 def start_engine(
@@ -160,11 +151,11 @@ def _launch(home: Home, start: _Start, role: Role, lock: IO[str]) -> Engine:
         port = free_port(host)
     dead = [engine for engine in list_engines(home) if not engine.alive]
     for engine in (each for each in dead if each.pid):
-        terminate(engine.pid, engine.create_time, _GIVE_UP_PATIENCE_S)
+        terminate(engine.pid, engine.create_time, GIVE_UP_PATIENCE_S)
     # What is left of a killed engine may take some seconds to give its memory and its port back.
     require_free_port(host, port, patience_s=15.0 if dead else 0.0)
     for engine in dead:
-        _end(home, engine, _GIVE_UP_PATIENCE_S)
+        end_engine(home, engine, GIVE_UP_PATIENCE_S)
     engine, environment = _describe(home, start, port)
     engine = replace(engine, role=role)
     write_record(home, engine)
@@ -196,59 +187,5 @@ def _describe(home: Home, start: _Start, port: int) -> tuple[Engine, dict[str, s
     return engine, launch.environment
 
 
-def wait_ready(home: Home, engine: Engine, limit_s: float, progress: Progress | None = None) -> Engine:
-    """Wait until `engine` answers; returns it with its build.
-
-    Raises:
-        EngineNotReady: it ended, or `limit_s` seconds went by. Its record and its processes are gone then.
-    """
-    began = time.monotonic()
-    while not (ready := settle(home, engine)):
-        waited = time.monotonic() - began
-        if not engine.alive:
-            _give_up(home, engine, f"the engine ended after {waited:.0f} s, before it was ready")
-        if waited > limit_s:
-            _give_up(home, engine, f"the engine was not ready after {waited:.0f} s, the limit is {limit_s:.0f} s")
-        if progress:
-            progress(waited, last_line(Path(engine.log)))
-        time.sleep(0.25)
-    return ready
-
-
-def settle(home: Home, engine: Engine) -> Engine | None:
-    """The engine with its build noted, once it answers; None while it does not."""
-    if not is_healthy(engine.url):
-        return None
-    if engine.ready:
-        return engine
-    engine = replace(engine, build=f"{engine.kind} {fetch_version(engine.url)} {engine.computes_on}")
-    write_record(home, engine)
-    return engine
-
-
-def stop_engine(home: Home, engine: Engine) -> None:
-    """Let the engine finish its requests, end it and everything that it started, and forget it."""
-    with exclusive(home.lock("engines")):
-        _end(home, engine, _STOP_PATIENCE_S)
-
-
 def _reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
-
-
-def _give_up(home: Home, engine: Engine, what: str) -> NoReturn:
-    with exclusive(home.lock("engines")):
-        _end(home, engine, _GIVE_UP_PATIENCE_S)
-    tail = "\n".join(f"  {line}" for line in useful_tail(Path(engine.log)))
-    raise EngineNotReady(
-        f"{what}. The end of its log ({engine.log}):\n{tail or '  (it is empty)'}",
-        "Mend what the log names; a slow machine may need --set serving.ready_timeout_s=1200",
-    )
-
-
-def _end(home: Home, engine: Engine, patience_s: float) -> None:
-    if engine.pid:
-        terminate(engine.pid, engine.create_time, patience_s)
-    current = next((other for other in list_engines(home) if other.id == engine.id), None)
-    if current is None or (current.pid, current.create_time) == (engine.pid, engine.create_time):
-        remove_record(home, engine.id)

@@ -1,12 +1,12 @@
 """What an engine can use on this machine: GPUs, cores, libraries to preload."""
 
 import os
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from serving import nvidia
 
 PRELOADS = ("libtcmalloc_minimal.so.4", "libiomp5.so")
 """An allocator and an OpenMP that vLLM asks for on CPUs: together they give about 1.7 times the throughput."""
@@ -39,15 +39,8 @@ def this_machine() -> Machine:
 
 
 def _gpu_names() -> tuple[str, ...]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ()
-    query = [program, "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(line.strip() for line in answer.stdout.splitlines() if line.strip())
+    # Its first answer after the driver was loaded takes long, and is kept for as long as this process lives.
+    return tuple(name for (name,) in nvidia.query("gpu", ["name"], limit_s=30))
 
 
 def _usable_cores() -> int:

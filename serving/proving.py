@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from serving.client import EngineClient
 from serving.config import ProveOn
-from serving.engines import launch_prover, stop_engine, wait_ready
+from serving.engine_life import stop_engine, wait_ready
+from serving.engines import launch_prover
 from serving.gateway.records import list_workers
 from serving.gateways import in_flight, states
 from serving.measure import Progress, wait_idle

@@ -9,7 +9,7 @@ from serving.following import BaseFinder, Desired, Follower
 from serving.gateways import Pushed, push
 from serving.journal import read_overrides
 from serving.planning import less, plan, target
-from serving.records import Engine
+from serving.records import Engine, serving_engines
 from serving.replicas import lacks, load_missing, mark_ready, observe
 from serving.restore import load_version
 from serving.room import free_room
@@ -145,12 +145,15 @@ class Reconciler:
     def _route(self, replicas: tuple[Replica, ...] | None) -> Outcome:
         """Write the routes and push them; with `replicas` None those of the present routes stay."""
         problems: Problems = {}
+        bases = dict(self.follower.bases)
+        if replicas is not None:  # before the first release only the engines know what they serve
+            bases = {engine.base.sha256: engine.base for engine in serving_engines(self.home)} | bases
 
         def change(before: Routes | None) -> Routes:
             present = before.replicas if before else ()
             found = present if replicas is None else replicas
             overrides = read_overrides(self.home)
-            planned = plan(before, self.desired, found, self.follower.bases, overrides, self._restarted)
+            planned = plan(before, self.desired, found, bases, overrides, self._restarted)
             problems.clear()
             problems.update(planned.problems)
             return planned.routes

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from serving.engines import settle
+from serving.engine_life import settle
 from serving.kinds import kind_of
 from serving.placement import loaded_adapters
 from serving.records import Engine, list_engines, serving_engines
 from serving.restore import load_routed
-from serving.routes import Replica, Routes, read_routes, update_routes
+from serving.routes import Replica, Routes, find_replica, read_routes, update_routes
 from turnout.errors import EngineError
 from turnout.paths import Home
 
@@ -40,7 +40,13 @@ def observe(home: Home, before: Routes | None) -> tuple[tuple[Replica, ...], lis
 
 def describe(engine: Engine, ready: Iterable[str]) -> Replica:
     concurrent = kind_of(engine.kind).concurrent(engine.config)
-    return Replica(engine.id, engine.url, engine.base.sha256, tuple(sorted(ready)), concurrent, engine.kind)
+    names, place = tuple(sorted(ready)), _place(engine)
+    return Replica(engine.id, engine.url, engine.base.sha256, names, concurrent, engine.kind, place)
+
+
+def _place(engine: Engine) -> int:
+    kinds = tuple(engine.config.engines)
+    return kinds.index(engine.kind) if engine.kind in kinds else len(kinds)
 
 
 def load_missing(
@@ -80,7 +86,7 @@ def mark_ready(home: Home, engine: Engine, served_name: str) -> Routes | None:
 
     def change(before: Routes | None) -> Routes:
         routes = before or Routes(0)
-        was = next((each for each in routes.replicas if each.id == engine.id), describe(engine, ()))
+        was = find_replica(routes, engine.id) or describe(engine, ())
         new = replace(was, ready=tuple(sorted({*was.ready, served_name})))
         others = tuple(each for each in routes.replicas if each.id != engine.id)
         return replace(routes, bases={**routes.bases, engine.base.sha256: engine.base}, replicas=(*others, new))
@@ -101,5 +107,5 @@ def lacks(home: Home, engine: Engine, served_name: str) -> bool:
 
 def ready_on(home: Home, engine: Engine) -> tuple[str, ...]:
     """The served names that are loaded and probed on an engine, as far as the routes know."""
-    routes = read_routes(home)
-    return next((each.ready for each in (routes.replicas if routes else ()) if each.id == engine.id), ())
+    replica = find_replica(read_routes(home), engine.id)
+    return replica.ready if replica else ()

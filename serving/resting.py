@@ -9,7 +9,7 @@ from serving.gateways import in_flight, push, states
 from serving.measure import Progress
 from serving.priority import yielding
 from serving.records import Engine, Role, list_engines, set_role
-from serving.routes import Replica, Routes, read_routes, update_routes
+from serving.routes import Replica, Routes, find_replica, read_routes, update_routes
 from turnout.errors import EngineError
 from turnout.files import exclusive
 from turnout.paths import Home
@@ -22,8 +22,7 @@ def drained(home: Home, engine: Engine, progress: Progress | None) -> Iterator[E
     Raises:
         EngineError: its requests do not end.
     """
-    routes = read_routes(home)
-    was = next((each for each in routes.replicas if each.id == engine.id), None) if routes else None
+    was = find_replica(read_routes(home), engine.id)
     try:
         take_out(home, engine)
         wait_unused(home, engine, progress)

@@ -44,7 +44,8 @@ class NameRoutes:
 @dataclass(frozen=True)
 class Replica:
     """An engine that takes traffic. `ready` are the served names that are loaded and probed on it, `concurrent` the
-    requests that it runs at once; it queues the rest."""
+    requests that it runs at once; it queues the rest. `place` is that of its kind among `serving.engines`: the first
+    is asked first."""
 
     id: str
     url: str
@@ -52,6 +53,7 @@ class Replica:
     ready: tuple[str, ...]
     concurrent: int
     kind: str = "vllm"
+    place: int = 0
 
     @property
     def pool(self) -> tuple[str, str]:
@@ -99,6 +101,10 @@ def routed(routes: Routes | None) -> list[Routed]:
         for number, version in on.versions.items()
     ]
     return sorted(every, key=lambda each: (not each.champion, not each.traffic))
+
+
+def find_replica(routes: Routes | None, engine_id: str) -> Replica | None:
+    return next((each for each in (routes.replicas if routes else ()) if each.id == engine_id), None)
 
 
 def read_routes(home: Home) -> Routes | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from serving.config import EngineKind, ServingConfig
-from serving.engines import Progress, launch_replica, remember, stop_engine, wait_ready
+from serving.engine_life import Progress, stop_engine, wait_ready
+from serving.engines import launch_replica, remember
 from serving.fit import REPLACE_IT, suits
 from serving.following import BaseFinder
 from serving.gateway.launching import launch_workers, stop_workers, wait_workers

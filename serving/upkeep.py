@@ -10,8 +10,8 @@ from serving.gateway.launching import launch_workers
 from serving.gateway.records import config_file, kept_config
 from serving.proving import clear_leftovers
 from serving.reconciling import Problems, Reconciler
+from serving.refilling import refill, revive
 from serving.reproving import Reprover
-from serving.succession import refill, revive
 from turnout.errors import RegistryConflict, RegistryUnavailable, TurnoutError
 
 if TYPE_CHECKING:

@@ -43,15 +43,6 @@ def build_launch(
         EngineError: no engine takes such a rank, or the base has no module to adapt.
     """
     device = _gpu_flags(config) if machine.gpus else _cpu_flags(config)
-    environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    # By default an idle connection is closed after 5 s, now and then just when the gateway sends on it.
-    environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = str(KEEP_ALIVE_S)
-    if Path(base.path).is_dir():
-        environment["HF_HUB_OFFLINE"] = "1"
-    if not config.command:
-        environment |= own_path()
-    if not machine.gpus:
-        environment |= _cpu_environment(config, machine)
     command = (
         *(config.command or _program(machine)),
         *("--model", base.path, "--served-model-name", base.name),
@@ -68,7 +59,7 @@ def build_launch(
         *device,
         *config.extra_args,
     )
-    return Launch(command, environment | config.env)
+    return Launch(command, _environment(base, config, machine) | config.env)
 
 
 def rank_limit(rank: int) -> int:
@@ -91,6 +82,19 @@ def resolve_dtype(config: ServingConfig, machine: Machine) -> str:
 def computes_on(config: ServingConfig, machine: Machine) -> str:
     """The device, number format and number of parallel parts: what moves log-probabilities."""
     return f"{machine.device} {resolve_dtype(config, machine)} tp{config.tensor_parallel}"
+
+
+def _environment(base: Base, config: ServingConfig, machine: Machine) -> dict[str, str]:
+    environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    # By default an idle connection is closed after 5 s, now and then just when the gateway sends on it.
+    environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = str(KEEP_ALIVE_S)
+    if Path(base.path).is_dir():
+        environment["HF_HUB_OFFLINE"] = "1"
+    if not config.command:
+        environment |= own_path()
+    if not machine.gpus:
+        environment |= _cpu_environment(config, machine)
+    return environment
 
 
 def _program(machine: Machine) -> tuple[str, ...]:

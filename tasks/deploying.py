@@ -12,7 +12,7 @@ from registry.store import connect
 from registry.versions import Version
 from registry.weights import check_weights
 from serving.config import ProveOn, ServingConfig
-from serving.engines import stop_engine
+from serving.engine_life import stop_engine
 from serving.evidence import Evidence
 from serving.placement import Placed, ensure_loaded
 from serving.replicas import mark_ready

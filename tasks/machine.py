@@ -15,10 +15,10 @@ def hardware() -> str:
 
     if torch.cuda.is_available():
         return str(torch.cuda.get_device_name(0))
-    return f"{_cpu_model()}, {os.cpu_count()} CPUs"
+    return f"{cpu_model()}, {os.cpu_count()} CPUs"
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -5,14 +5,12 @@ The terms for a layer's activations were fitted to measured peaks of a 7B model 
 
 import json
 import math
-import shutil
-import struct
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.base_folder import weight_files
+from serving import nvidia
+from serving.capacity.shapes import file_shapes
 from tasks.config import TrainConfig
 from turnout.errors import ResourceShort
 
@@ -57,8 +55,8 @@ def estimate(base_path: str | Path, config: TrainConfig, max_length: int, device
     folder = Path(base_path)
     device = device or ("gpu" if free_gpu_bytes() is not None else "cpu")
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    on_disk = sum(file.stat().st_size for file in weight_files(folder))
-    return estimate_shapes(tensor_shapes(folder), settings, config, max_length, device, on_disk)
+    shapes, on_disk = file_shapes(folder)
+    return estimate_shapes(shapes, settings, config, max_length, device, on_disk)
 
 
 def estimate_shapes(
@@ -140,17 +138,6 @@ def _activation_bytes(settings: dict[str, Any], config: TrainConfig, width: int)
     return layers * hidden * width + layer if config.gradient_checkpointing else layers * layer
 
 
-def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Name → shape of every tensor of the base, read from the weight files' headers."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for file in weight_files(folder):
-        with open(file, "rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            header = json.loads(stream.read(length))
-        shapes |= {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
-    return shapes
-
-
 def is_quantised(name: str, shape: tuple[int, ...]) -> bool:
     """Whether bitsandbytes holds the tensor in NF4: the weight of a linear layer that is not the head."""
     return len(shape) == 2 and name.endswith(".weight") and not any(part in name for part in NOT_QUANTISED)
@@ -165,13 +152,8 @@ def _is_target(name: str, config: TrainConfig) -> bool:
 
 def free_gpu_bytes() -> float | None:
     """Free memory of the first GPU that this process may use, as its driver's own tool says; None without a GPU."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    query = [tool, "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
-    answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    lines = answer.stdout.split() if answer.returncode == 0 else []
-    return float(lines[0]) * 2**20 if lines else None
+    rows = nvidia.query("gpu", ["memory.free"])
+    return float(rows[0][0]) * 2**20 if rows and rows[0][0].isdecimal() else None
 
 
 def free_memory_bytes() -> float:

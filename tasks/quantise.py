@@ -69,15 +69,15 @@ def load_bf16(path: str | Path) -> Any:
 
 def fits_in_bf16(path: str | Path) -> bool:
     """Whether the model in `path` may be held dequantised: it takes less than half of what is free."""
-    import math
-
     import torch
 
-    from tasks.memory import free_memory_bytes, tensor_shapes
+    from serving.capacity.shapes import file_shapes
+    from serving.capacity.weights import parameters
+    from tasks.memory import free_memory_bytes
 
-    parameters = sum(math.prod(shape) for shape in tensor_shapes(Path(path)).values())
+    shapes, _ = file_shapes(Path(path))
     free = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else free_memory_bytes()
-    return parameters * compute_dtype().itemsize < free / 2
+    return parameters(shapes) * compute_dtype().itemsize < free / 2
 
 
 def linear_4bit(model: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from registry.versions import Version
-from serving.engines import stop_engine
+from serving.engine_life import stop_engine
 from serving.placement import loaded_adapters, unload
 from serving.records import Engine, list_engines
 from serving.routes import read_routes, routed

@@ -4,13 +4,14 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-from tasks.memory import is_quantised, tensor_shapes
+from serving.capacity.shapes import file_shapes
+from tasks.memory import is_quantised
 from turnout.errors import BadInput
 
 
 def linear_layers(base_path: str | Path) -> list[str]:
     """The paths of the layers that NF4 holds, from the weight files' headers; no model is loaded."""
-    shapes = tensor_shapes(Path(base_path))
+    shapes, _ = file_shapes(Path(base_path))
     return [name.removesuffix(".weight") for name, shape in shapes.items() if is_quantised(name, shape)]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +28,9 @@ _EXAMPLES = {
     "engines": "turnout bench engines --users 32",
     "memory": "turnout bench memory -c my-preset.yaml",
 }
+
+MOST_USERS = 10_000
+"""At a time; each is a connection of the load generator's, and a place in the engine."""
 
 Config = Annotated[str, typer.Option("-c", "--config", help="A preset's name, or a YAML file.")]
 Values = Annotated[list[str] | None, typer.Option("--set", help="Set one value, as in serving.dtype=float32.")]
@@ -142,10 +146,16 @@ def _session(
 
 
 def _folder(given: Path | None) -> Path:
-    """Where the files go: a folder of this run's own, unless one was given."""
-    folder = given or home().root / "bench" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.absolute()
+    """Where the files go: a folder of this run's own, made with the first file, unless one was given."""
+    if given is None:
+        return (home().root / "bench" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")).absolute()
+    given.mkdir(parents=True, exist_ok=True)
+    try:
+        TemporaryFile(dir=given).close()  # a folder that takes no files is told before the bench, not after
+    except OSError as error:
+        error.filename = str(given)
+        raise
+    return given.absolute()
 
 
 def parse_users(text: str) -> tuple[int, ...]:
@@ -154,8 +164,10 @@ def parse_users(text: str) -> tuple[int, ...]:
         users = sorted({int(word) for word in text.split(",")})
     except ValueError:
         users = []
-    if not users or users[0] < 1:
-        raise BadInput(f"--users {text!r} is not a list of numbers above 0", "Give them so: --users 1,10,50")
+    if not users or not 1 <= users[0] <= users[-1] <= MOST_USERS:
+        raise BadInput(
+            f"--users {text!r:.80} is not a list of numbers from 1 to {MOST_USERS:,}", "Give them so: --users 1,10,50"
+        )
     return tuple(users)
 
 

@@ -90,10 +90,13 @@ def _show_cost(cost: dict[str, Any]) -> None:
     }
     for key, name in names.items():
         if cost[key] is not None:
-            table.add_row(name, f"{cost[key]:,}" if isinstance(cost[key], int | float) else cost[key])
+            measured = key in ("requests_per_hour", "tokens_per_second")
+            table.add_row(
+                name, cost[key] if key == "cheaper" else f"{cost[key]:,.1f}" if measured else f"{cost[key]:,}"
+            )
     out.print(table)
     if cost["source"]:
-        out.print(f"Throughput from {cost['source']}")
+        out.print(f"Throughput from {cost['source']}; the cost holds for that model and machine.")
 
 
 def size_of(count: float) -> str:

@@ -92,6 +92,11 @@ def read_attention(config: Config) -> Attention:
         built = [Layer(1, latent + rope, span, latent=True) for span in kept]
     else:
         built = _grouped(text, layers, heads, kept)
+    if not any(layer.values() for layer in built):
+        raise BadInput(
+            f"{architecture(config)} ({text.get('model_type')}) has no layer with a KV cache",
+            "Start the engine and read its own figures.",
+        )
     shared = text.get("num_kv_shared_layers") or 0  # Gemma 3n: the last layers read an earlier one's cache
     built[layers - shared :] = [Layer(each.heads, each.width, STATE) for each in built[layers - shared :]]
     return Attention(
@@ -108,6 +113,11 @@ def read_attention(config: Config) -> Attention:
 def _grouped(text: Config, layers: int, heads: int, kept: list[Span]) -> list[Layer]:
     """Layers that keep keys and values of each KV head; full ones may have sizes of their own (Gemma 4)."""
     kv_heads = _kv_heads(text, heads)
+    if heads % kv_heads:
+        raise BadInput(
+            f"{architecture(text)}: {heads} attention heads cannot share {kv_heads} KV heads alike",
+            "Check the config.json.",
+        )
     size = number(text, "head_dim")
     if size is None:
         (hidden,) = required(text, "hidden")

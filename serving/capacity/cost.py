@@ -94,8 +94,8 @@ def api_prices(
     """
     if input_price is None and output_price is None:
         return None
-    _above_zero("--api-input-price", input_price, or_zero=True)
-    _above_zero("--api-output-price", output_price, or_zero=True)
+    for option, price in (("--api-input-price", input_price), ("--api-output-price", output_price)):
+        _above_zero(f"{option} (or --api-price-per-million)", price, or_zero=True)
     if output_tokens is None and prompt_tokens is None:
         raise BadInput(
             "an API's price is a million tokens', and the tokens of a request are not given",
@@ -106,33 +106,42 @@ def api_prices(
 
 def _above_zero(name: str, value: float | None, or_zero: bool = False) -> None:
     if value is not None and not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
-        raise BadInput(f"{name} {value} is not a number above 0", "Correct it.")
+        least = "of at least" if or_zero else "above"
+        raise BadInput(f"{name} {value} is not a number {least} 0", "Correct it.")
 
 
 def from_bench(file: Path) -> Throughput:
-    """The throughput of the fastest row of a bench's result file.
+    """The throughput of the fastest row of a bench's result file, and of what it is, which may be another model.
 
     Raises:
-        BadInput: no such file, or no row with requests_per_second or output_tokens_per_second.
+        BadInput: no such file, or no row with requests_per_s or tokens_per_s.
     """
     try:
-        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-        usable = [row for row in rows if isinstance(row, Mapping) and _figure(row, "requests_per_second")]
-        usable = usable or [
-            row for row in rows if isinstance(row, Mapping) and _figure(row, "output_tokens_per_second")
-        ]
+        result = json.loads(file.read_text(encoding="utf-8"))
+        rows, measured_on = result["rows"], _measured_on(result)
+        usable = [row for row in rows if isinstance(row, Mapping) and _figure(row, "requests_per_s")]
+        usable = usable or [row for row in rows if isinstance(row, Mapping) and _figure(row, "tokens_per_s")]
     except OSError as error:
         raise BadInput(f"--bench {file} cannot be read: {error.strerror}", "Run `turnout bench load` first.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(f"--bench {file} is no bench result", "Name the .json that `turnout bench` wrote.") from error
     if not usable:
         raise BadInput(
-            f"--bench {file} has no row with requests_per_second or output_tokens_per_second",
+            f"--bench {file} has no row with requests_per_s or tokens_per_s",
             "Name the result of `turnout bench load`.",
         )
-    best = max(usable, key=lambda row: (_figure(row, "requests_per_second"), _figure(row, "output_tokens_per_second")))
-    requests, tokens = _figure(best, "requests_per_second"), _figure(best, "output_tokens_per_second")
-    return Throughput(requests * SECONDS or None, tokens or None, f"{file.name}: {best.get('configuration', 'a row')}")
+    best = max(usable, key=lambda row: (_figure(row, "requests_per_s"), _figure(row, "tokens_per_s")))
+    requests, tokens = _figure(best, "requests_per_s"), _figure(best, "tokens_per_s")
+    source = f"{file.name}: {best.get('configuration', 'a row')}{measured_on}"
+    return Throughput(requests * SECONDS or None, tokens or None, source)
+
+
+def _measured_on(result: Mapping[str, Any]) -> str:
+    """Model and machine of a bench's result; empty where it does not say."""
+    subject = result.get("subject") or {}
+    hardware = subject.get("hardware") or {}
+    machine = ", ".join(map(str, hardware.get("gpus") or filter(None, [hardware.get("cpu")])))
+    return (f" of {subject['model']}" if subject.get("model") else "") + (f" on {machine}" if machine else "")
 
 
 def _figure(row: Mapping[str, Any], name: str) -> float:

@@ -1,10 +1,9 @@
 """GPUs by name: memory, generation, bandwidth; and those of this machine."""
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from serving import nvidia
 from turnout.errors import BadInput
 
 GIB = 2**30
@@ -101,24 +100,13 @@ def _plain(name: str) -> str:
 
 def own_gpus() -> list[Gpu]:
     """This machine's, each kind once, as its driver describes them; empty without NVIDIA's driver."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    query = [tool, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return list(dict.fromkeys(gpu for line in answer.stdout.splitlines() if (gpu := _described(line))))
+    rows = nvidia.query("gpu", ["name", "memory.total", "compute_cap"])
+    return list(dict.fromkeys(_described(name, int(memory), cap) for name, memory, cap in rows if memory.isdecimal()))
 
 
-def _described(line: str) -> Gpu | None:
-    name, _, rest = line.partition(", ")
-    memory, _, capability = rest.partition(", ")
-    if not memory.strip().isdigit():
-        return None
+def _described(name: str, memory_mib: int, capability: str) -> Gpu:
     bandwidth = next((gpu.bandwidth for gpu in KNOWN if _plain(gpu.name) == _plain(name)), 0)
-    return Gpu(name.strip(), int(memory), generation(capability.strip()), capability.strip(), bandwidth)
+    return Gpu(name, memory_mib, generation(capability), capability, bandwidth)
 
 
 def generation(capability: str) -> str:

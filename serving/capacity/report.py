@@ -163,10 +163,21 @@ def _notes(question: Question, attention: Attention, rows: list[dict[str, Any]])
         notes.append(
             f"A mean request is taken for a third of the context, {question.mean:,} tokens: see --mean-tokens."
         )
+    notes += _cost_notes(question)
     kv_heads = max((layer.heads for layer in attention.layers), default=1)
     if question.parallel > kv_heads:
         notes.append(f"{question.parallel} GPUs share {kv_heads} KV heads: each keeps a copy of one.")
     return notes
+
+
+def _cost_notes(question: Question) -> list[str]:
+    throughput = question.throughput
+    known = throughput.requests_per_hour is not None or throughput.tokens_per_second is not None
+    if question.hourly is not None and not known:
+        return ["No cost without a measured throughput: see --bench, --requests-per-hour and --throughput."]
+    if question.hourly is None and known:
+        return ["No cost without the price of the hardware: see --hourly."]
+    return []
 
 
 def _whole(value: float) -> int:

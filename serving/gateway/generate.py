@@ -7,7 +7,7 @@ answer is bounded by the engine's context alone.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from serving.config import GatewayConfig
@@ -32,19 +32,20 @@ _TO_THE_ENGINE = ("max_tokens", "stop", "stream")
 _MAX_STOPS = 16
 _MAX_GRAMMAR = 2**16
 _MAX_TASK = 64
+UNCHOSEN = Choice("", "no engine seemed well when it was to be chosen")
 
 
 @dataclass(slots=True)
 class Generation:
     """A checked request. `fields` are the chat request for an engine; its `model` is missing where the client named no
-    adapter. `began` is by the monotonic clock. `choice` stands once an engine's kind is chosen."""
+    adapter. `began` is by the monotonic clock. `choice` names no kind before one is chosen, and where none could be."""
 
     fields: dict[str, Any]
     backend: str
     wanted: Wanted
     sampling: Sampling
     began: float
-    choice: Choice = field(default_factory=lambda: Choice("", ""))
+    choice: Choice = UNCHOSEN
 
 
 def read_generate(path: str, raw: bytes, config: GatewayConfig) -> Generation:

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import web
 
 from serving.gateway.errors import BACKEND_HEADER, VERSION_HEADER, ApiError
-from serving.gateway.generate import Generation
+from serving.gateway.generate import UNCHOSEN, Generation
 from serving.gateway.plain import Answerer
 from serving.gateway.relay import Relayed, send
 from serving.gateway.usage import EventFilter, split_events
@@ -109,7 +109,8 @@ def figures(generation: Generation, by: Answerer, tokens: tuple[int, int] | None
     prompt, completion = tokens or (None, None)
     version, backend = by
     choice = generation.choice
-    why = choice.why if backend == choice.kind else f"{choice.kind} does not answer; it was chosen as {choice.why}"
+    kept = choice.kind in (backend, UNCHOSEN.kind)
+    why = choice.why if kept else f"{choice.kind} does not answer; it was chosen as {choice.why}"
     return {
         "model": version,
         "backend_used": backend,

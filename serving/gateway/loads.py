@@ -1,20 +1,16 @@
 """How many requests run and wait on each engine, by its own count: it has those of other gateways too."""
 
 import asyncio
-import re
 import time
 from collections.abc import Iterable
 
 import aiohttp
 
+from serving.engine_metrics import read_counts
 from serving.gateway.health import in_background
 from serving.gateway.replicas import Counted, ReplicaState
 from serving.gateway.state import State
 
-_GAUGE = re.compile(
-    r"^(?:vllm:num_requests_(running|waiting)|llamacpp:requests_(processing|deferred))(?:\{[^}]*\})? ([0-9.e+]+)$",
-    re.MULTILINE,
-)
 _TIMEOUT = aiohttp.ClientTimeout(total=2.0)
 _STALE_AFTER = 3
 """Polls without an answer, after which what an engine counted last says nothing of the present."""
@@ -69,19 +65,6 @@ async def fetch_metrics(state: State, replica: ReplicaState) -> str | None:
             return await answer.text() if answer.status == 200 else None
     except (aiohttp.ClientError, TimeoutError, ValueError):
         return None
-
-
-def read_counts(text: str) -> tuple[int, int] | None:
-    """Requests that run, and that wait, in an engine's metrics; None where they do not say."""
-    running = waiting = 0
-    found = False
-    for vllm, llama, value in _GAUGE.findall(text):
-        found = True
-        if (vllm or llama) in ("running", "processing"):
-            running += int(float(value))
-        else:
-            waiting += int(float(value))
-    return (running, waiting) if found else None
 
 
 def is_stale(replica: ReplicaState, now: float, limit_s: float) -> bool:

@@ -8,11 +8,11 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from serving.engine_metrics import kv_cache, read_counts
 from serving.gateway.access import may_call
 from serving.gateway.admin import as_json
 from serving.gateway.backends import KINDS, LLAMA_CPP
-from serving.gateway.engine_facts import architecture, gpu_memory, kv_cache, used_memory
-from serving.gateway.loads import read_counts
+from serving.gateway.engine_facts import architecture, gpu_memory, used_memory
 from serving.gateway.replicas import ReplicaState
 from serving.gateway.state import State
 from serving.keys import ClientKey

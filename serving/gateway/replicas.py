@@ -62,6 +62,7 @@ class ReplicaState:
     def follow(self, replica: Replica, base_name: str) -> None:
         self.base_sha256 = replica.base_sha256
         self.kind = replica.kind
+        self.place = replica.place
         self.concurrent = replica.concurrent
         self.base_name = base_name
         routed = frozenset(replica.ready) | ({base_name} if base_name else set())

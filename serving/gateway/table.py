@@ -96,8 +96,8 @@ def build_table(routes: Routes, states: Iterable[ReplicaState], meters: Meters, 
 
 
 def _primary_first(states: Iterable[ReplicaState]) -> tuple[ReplicaState, ...]:
-    """By kind, in the order in which the kinds of each base come in the routes: the first one is its primary."""
-    every = tuple(states)
+    """By kind, those first that `serving.engines` names first, else in the order in which they come in the routes."""
+    every = sorted(states, key=lambda state: state.place)
     order: dict[tuple[str, str], int] = {}
     for state in every:
         order.setdefault((state.base_sha256, state.kind), len(order))

@@ -1,16 +1,12 @@
 """What is used of each GPU's memory, and what engines have reserved of it on purpose."""
 
 import os
-import shutil
-import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from serving import nvidia
 from serving.guard.memory import Filled
 from serving.records import Engine
-
-_QUERY = ("--query-gpu=index,memory.used,memory.total", "--format=csv,noheader,nounits")
-_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -33,25 +29,13 @@ class Gpu:
 
 def read_gpus() -> list[Gpu]:
     """Every GPU of this machine; none where there is no nvidia-smi, or it does not answer."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    try:
-        answer = subprocess.run([program, *_QUERY], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return parse(answer.stdout)
+    return as_gpus(nvidia.query("gpu", ["index", "memory.used", "memory.total"]))
 
 
-def parse(told: str) -> list[Gpu]:
-    """GPUs by nvidia-smi's lines of index, MiB used and MiB there; one that does not tell its memory is left out."""
-    gpus = []
-    for line in told.splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) == 3 and all(word.isdecimal() for word in words):
-            index, used, total = map(int, words)
-            gpus.append(Gpu(index, used * 2**20, total * 2**20))
-    return gpus
+def as_gpus(rows: Iterable[Sequence[str]]) -> list[Gpu]:
+    """GPUs by index, MiB used and MiB there; one that does not tell its memory is left out."""
+    numbers = (tuple(map(int, words)) for words in rows if all(word.isdecimal() for word in words))
+    return [Gpu(index, used * 2**20, total * 2**20) for index, used, total in numbers]
 
 
 def on_gpu(engine: Engine, index: int) -> bool:

@@ -5,19 +5,18 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from serving.engines import launch_prover, stop_engine, wait_ready
+from serving.engine_life import STOP_PATIENCE_S, stop_engine, wait_ready
+from serving.engines import launch_prover
 from serving.processes import terminate
 from serving.records import Engine, running_engines, serving_engines, set_role
 from serving.replicas import ready_on
 from serving.resting import put_back, take_out, wait_unused
-from serving.routes import Replica, read_routes, routed
-from serving.vllm import SHUTDOWN_S
+from serving.routes import find_replica, read_routes, routed
 from turnout.errors import EngineError, TurnoutError
 from turnout.files import exclusive
 from turnout.paths import Home
 
 _log = logging.getLogger("turnout.guard")
-_STOP_PATIENCE_S = SHUTDOWN_S + 10
 _LOADED_S = 120.0
 
 Way = Literal["others serve", "a second engine takes over", "requests are refused"]
@@ -62,11 +61,11 @@ def restart(home: Home, engine: Engine, way: Way) -> None:
 
 
 def _restart_in_place(home: Home, engine: Engine) -> None:
-    was = _replica(home, engine)
+    was = find_replica(read_routes(home), engine.id)
     try:
         take_out(home, engine)
         wait_unused(home, engine, None)
-        terminate(engine.pid, engine.create_time, _STOP_PATIENCE_S)
+        terminate(engine.pid, engine.create_time, STOP_PATIENCE_S)
         was = None
     finally:
         # A dead engine whose record says that it serves is started again, on its port.
@@ -78,17 +77,12 @@ def _replace(home: Home, engine: Engine) -> None:
     new = set_role(home, new, "serving")
     traffic = {each.served_name for each in routed(read_routes(home)) if each.traffic}
     needed = set(ready_on(home, engine)) & traffic
-    if not _soon(lambda: _replica(home, new) is not None and needed <= set(ready_on(home, new))):
+    if not _soon(lambda: find_replica(read_routes(home), new.id) is not None and needed <= set(ready_on(home, new))):
         stop_engine(home, new)
         raise EngineError(f"{new.id} did not get {', '.join(sorted(needed))} ready in {_LOADED_S:.0f} s")
     if any(each.id == engine.id and each.pid == engine.pid for each in running_engines(home)):
         with exclusive(home.lock("reconcile")):
             set_role(home, engine, "draining")
-
-
-def _replica(home: Home, engine: Engine) -> Replica | None:
-    routes = read_routes(home)
-    return next((each for each in (routes.replicas if routes else ()) if each.id == engine.id), None)
 
 
 def _soon(met: Callable[[], bool]) -> bool:

@@ -61,7 +61,7 @@ async def serve(settings: EngineSettings, host: str, port: int) -> int:
             starting.cancel()
             await site.stop()
             await engine.close(SHUTDOWN_S)
-        except TurnoutError as error:
+        except (TurnoutError, OSError) as error:
             _log(f"ERROR: {error}")
             return 1
         finally:

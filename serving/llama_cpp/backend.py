@@ -19,12 +19,15 @@ from turnout.errors import EngineError, EngineNotReady
 
 START_LIMIT_S = 300.0
 _RESTART_PAUSE_S = (0.0, 1.0, 5.0, 30.0)
+_SETTLED_S = 60.0
+"""A server that ran for so long is started again at once, however often it was before."""
 _LINES_KEPT = 50
 _LINE_BYTES = 2**20
 
 
 class Backend:
-    """A served name's own server. `running` counts the requests that the front has sent it and not seen the end of."""
+    """A served name's own server. `running` counts the requests that the front has for it, those that wait for it to be
+    started again included."""
 
     def __init__(self, settings: ChildSettings, folder: str, log: Callable[[str], None]) -> None:
         self.settings = settings
@@ -67,7 +70,9 @@ class Backend:
     async def close(self, patience_s: float) -> None:
         """Let it finish its requests for `patience_s` seconds, then end it."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), patience_s)
+            async with asyncio.timeout(patience_s):
+                while self.running:  # one more may have come when the last one ended
+                    await self._idle.wait()
         self._ready.clear()
         if self._keeper:
             self._keeper.cancel()
@@ -81,10 +86,11 @@ class Backend:
         Raises:
             TimeoutError: it is not there within `limit_s` seconds.
         """
-        await asyncio.wait_for(self._ready.wait(), limit_s)
+        # Counted before anything is waited for: a server whose name is unloaded meanwhile is not ended then.
         self.running += 1
         self._idle.clear()
         try:
+            await asyncio.wait_for(self._ready.wait(), limit_s)
             yield self.url
         finally:
             self.running -= 1
@@ -167,20 +173,20 @@ class Backend:
 
     async def _keep(self, session: aiohttp.ClientSession) -> None:
         """Start the server again each time that it ends by itself."""
-        failures = 0
+        failures, began = 0, time.monotonic()
         while True:
             if self._process:
                 code = await self._process.wait()
                 self._ready.clear()
                 self._log(f"the server of {self.name} ended by itself (exit {code}): {last_words(self._lines)}")
+                failures = 0 if time.monotonic() - began > _SETTLED_S else failures
             await asyncio.sleep(_RESTART_PAUSE_S[min(failures, len(_RESTART_PAUSE_S) - 1)])
-            began = time.monotonic()
+            failures, began = failures + 1, time.monotonic()
             try:
                 await self._launch(session)
-            except EngineError as error:
-                self._log(f"it could not be started again: {error.message}")
+            except (EngineError, OSError, ValueError) as error:
+                self._log(f"it could not be started again: {error}")
                 await self._kill()
-            failures = 0 if self.healthy and time.monotonic() - began > 60 else failures + 1
 
     async def _kill(self) -> None:
         process, self._process = self._process, None

@@ -20,8 +20,8 @@ from serving.config import LlamaCppConfig
 from serving.llama_cpp.backend import Backend
 from serving.llama_cpp.child import ChildSettings
 from serving.llama_cpp.gguf import ensure_adapter_gguf, ensure_gguf
-from turnout.digests import ADAPTER_FILES
-from turnout.errors import LoadRefused, NotFound
+from turnout.digests import ADAPTER_FILES, adapter_sha256
+from turnout.errors import EngineError, LoadRefused, NotFound, ResourceShort
 from turnout.paths import cache
 from turnout.references import Base
 
@@ -47,6 +47,8 @@ class LlamaCppEngine:
         self.backends: dict[str, Backend] = {}
         self.leaving: set[Backend] = set()
         self.session = session
+        self.gguf: Path | None = None
+        self._refused: dict[str, str] = {}
         self._log = log
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,12 +68,12 @@ class LlamaCppEngine:
             TurnoutError: it cannot be converted, or not served.
         """
         settings = self.settings
-        self.gguf = settings.gguf or await asyncio.to_thread(
+        gguf = settings.gguf or await asyncio.to_thread(
             ensure_gguf, cache(), settings.base, settings.config.quantisation, self._log
         )
         self._child = ChildSettings(
             name=settings.base.name,
-            gguf=str(self.gguf),
+            gguf=str(gguf),
             adapter=None,
             scale=1.0,
             context=settings.context,
@@ -83,6 +85,7 @@ class LlamaCppEngine:
             gpu_layers=settings.config.gpu_layers,
         )
         await self._add(Backend(self._child, settings.base.path, self._log))
+        self.gguf = gguf
 
     async def load(self, name: str, path: str) -> None:
         """Serve the adapter in the folder `path` as `name`; the others notice nothing of it.
@@ -90,14 +93,29 @@ class LlamaCppEngine:
         Raises:
             LoadRefused: with the reason; nothing has changed then.
             NotFound: there is no such folder.
-            EngineError, ResourceShort: the adapter cannot be converted, or llama.cpp does not take it.
+            EngineError: the adapter cannot be converted, or llama.cpp does not take it.
+            ResourceShort: not at the moment: the base is not served yet, as many adapters are loaded as may be, or disk
+                or memory are full.
         """
         async with self._changing:
+            if self.base is None:
+                raise ResourceShort(f"{self.settings.base.name} is not served yet", "Try again when it is.")
             self._refuse_name(name, path)
             folder = Path(path)
             scale = adapter_scale(folder, self.settings.max_lora_rank)
-            file = await asyncio.to_thread(ensure_adapter_gguf, cache(), folder, self.settings.base.path, self._log)
+            file = await self._converted(folder)
             await self._add(Backend(replace(self._child, name=name, adapter=str(file), scale=scale), path, self._log))
+
+    async def _converted(self, folder: Path) -> Path:
+        """The adapter's GGUF file. What this build of the converter could not make is not tried again."""
+        digest = await asyncio.to_thread(adapter_sha256, folder)
+        if known := self._refused.get(digest):
+            raise LoadRefused(known)
+        try:
+            return await asyncio.to_thread(ensure_adapter_gguf, cache(), folder, self.settings.base.path, self._log)
+        except EngineError as error:
+            self._refused[digest] = error.message
+            raise
 
     async def unload(self, name: str) -> None:
         """Stop serving `name`: new requests do not find it, those that run are finished.
@@ -139,7 +157,8 @@ class LlamaCppEngine:
             raise LoadRefused(f"the adapter {name!r} is loaded already, from {self.backends[name].folder}")
         adapters, limit = len(self.backends) - 1, self.settings.max_loras
         if adapters >= limit:
-            raise LoadRefused(f"{adapters} adapters are loaded, and the limit is {limit} (serving.max_cpu_loras)")
+            # No fault of this adapter's: nobody is to remember it as one that is not served here.
+            raise ResourceShort(f"{adapters} adapters are loaded, and the limit is {limit} (serving.max_cpu_loras)")
 
 
 def adapter_scale(folder: Path, max_rank: int) -> float:

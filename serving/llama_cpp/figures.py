@@ -34,14 +34,17 @@ async def properties(engine: LlamaCppEngine) -> dict[str, Any]:
     config, backend = engine.settings.config, engine.base
     told = {}
     if backend:
-        async with backend.request(_LIMIT.total or 0) as url, engine.session.get(url + "/v1/models") as response:
+        async with (
+            backend.request(_LIMIT.total or 0) as url,
+            engine.session.get(url + "/v1/models", timeout=_LIMIT) as response,
+        ):
             told = (await response.json())["data"][0]["meta"]
     return {
         "vocabulary": told.get("n_vocab"),
         "context": engine.settings.context,
         "context_trained": told.get("n_ctx_train"),
         "embedding": told.get("n_embd"),
-        "layers": await asyncio.to_thread(count_layers, engine.gguf),
+        "layers": await asyncio.to_thread(count_layers, engine.gguf) if engine.gguf else None,
         "parameters": told.get("n_params"),
         "size_bytes": told.get("size"),
         "quantisation": config.quantisation,

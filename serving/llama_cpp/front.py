@@ -12,7 +12,7 @@ from serving.llama_cpp.answering import Answering
 from serving.llama_cpp.engine import LlamaCppEngine
 from serving.llama_cpp.errors import RequestRefused, error_response
 from serving.llama_cpp.figures import metrics, properties
-from turnout.errors import EngineError, NotFound, TurnoutError
+from turnout.errors import NotFound, ResourceShort, TurnoutError
 
 MAX_BODY_BYTES = 64 * 2**20
 
@@ -105,7 +105,9 @@ async def _tell_errors(request: web.Request, handler: Any) -> web.StreamResponse
         return error_response(error.message, error.status)
     except NotFound as error:
         return error_response(error.message, 404)
-    except (EngineError, TurnoutError) as error:
+    except ResourceShort as error:
+        return error_response(error.message, 503)
+    except TurnoutError as error:
         return error_response(error.message, 400)
     except (aiohttp.ClientError, TimeoutError) as error:
         return error_response(f"llama.cpp's server is gone: {str(error) or type(error).__name__}", 503)

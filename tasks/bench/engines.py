@@ -3,18 +3,16 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from serving.client import EngineClient
 from serving.config import EngineKind, ServingConfig
-from serving.engines import launch_engine, stop_engine, wait_ready
+from serving.engine_life import stop_engine, wait_ready
+from serving.engines import launch_engine
 from serving.machine import this_machine
 from serving.ports import free_port
-from serving.processes import session_members
 from serving.records import Engine, list_engines
 from tasks.bench.adapter import BenchAdapter
 from turnout.digests import json_sha256
@@ -135,16 +133,6 @@ class Engines:
 
     def _waiting(self, names: str) -> Callable[[float, str], None]:
         return lambda seconds, _line: self.progress(f"{names} starts, {seconds:.0f} s")
-
-
-def memory_bytes(engine: Engine) -> int:
-    """What the processes of `engine` hold in memory, shared pages counted in part (PSS where the system tells it)."""
-    total = 0
-    for process in session_members(engine.pid, engine.create_time):
-        with suppress(psutil.Error):
-            info = process.memory_full_info()
-            total += getattr(info, "pss", 0) or info.rss
-    return total
 
 
 async def _load(engine: Engine, adapter: BenchAdapter) -> None:

@@ -4,8 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from serving.guard.memory import engine_memory
 from serving.machine import this_machine
-from tasks.bench.engines import Wanted, memory_bytes
+from tasks.bench.engines import Wanted
 from tasks.bench.environment import subject
 from tasks.bench.load_generator import DEFINITIONS
 from tasks.bench.loads import Load
@@ -142,7 +143,7 @@ def _engine_rows(
 ) -> list[Row]:
     name, rows = described(wanted), []
     with setting.engines.running(wanted) as engine:
-        memory = memory_bytes(engine)
+        memory = engine_memory(engine).total
         on_gpu = bool(this_machine().gpus) and not engine.computes_on.startswith("cpu")
         setting.load.measure(engine.url, setting.model, engine.base, Load(1, 1, PROMPT_TOKENS, tokens, seed=0))
         for count in users:

@@ -4,7 +4,6 @@ import importlib.metadata
 import os
 import platform
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -13,6 +12,7 @@ from serving.machine import this_machine
 from serving.records import running_engines
 from tasks.bench.adapter import BenchAdapter
 from tasks.bench.result import Subject
+from tasks.machine import cpu_model
 from turnout import __version__
 from turnout.paths import Home
 from turnout.references import Base
@@ -43,7 +43,7 @@ def hardware() -> dict[str, Any]:
     """The machine, as far as it stays the same from run to run."""
     machine = this_machine()
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_model(),
         "cores": machine.cores,
         "ram_gib": round(psutil.virtual_memory().total / 2**30),
         "gpus": list(machine.gpus),
@@ -77,12 +77,3 @@ def disturbances(home: Home) -> list[str]:
             f"The machine was busy before the bench began: load {load:.1f} on {cores} cores in the last minute."
         )
     return found
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())

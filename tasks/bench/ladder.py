@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
+from serving.guard.memory import engine_memory
 from serving.machine import this_machine
-from tasks.bench.engines import memory_bytes
 from tasks.bench.environment import subject
 from tasks.bench.ladder_steps import REFERENCE, Step, steps, vllm_steps
 from tasks.bench.load_generator import DEFINITIONS
@@ -95,7 +95,7 @@ def _measure(setting: BenchSetting, step: Step, rows: "Sequence[ScoredRow]", not
 
     model = setting.adapter.name if setting.adapter else step.wanted.base.name
     with setting.engines.running(step.wanted) as engine:
-        memory = memory_bytes(engine)
+        memory = engine_memory(engine).total
         gpu = gpu_use().get("gpu_memory_bytes") if step.wanted.kind == "vllm" else None
         quality = measure_quality(engine.url, model, rows, _answer_tokens(setting), progress)
         row: Row = {

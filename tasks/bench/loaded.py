@@ -5,6 +5,7 @@ A process for each format, because what one has loaded and freed stays with it i
 
 import ctypes
 import gc
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,8 +92,6 @@ def held_tensors(model: Any) -> Iterator[Any]:
 
 def _count(model: Any) -> int:
     """Parameters as published: a 4-bit one is packed, two to a byte, and keeps its shape beside it."""
-    import math
-
     shapes = ((each.quant_state.shape if hasattr(each, "quant_state") else each.shape) for each in model.parameters())
     return sum(math.prod(shape) for shape in shapes)
 

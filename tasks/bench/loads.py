@@ -1,18 +1,21 @@
 """A load of requests, and the figures that vLLM's serving benchmark gives of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 PERCENTILES = (50, 95, 99)
 _SATURATED = 0.8
 """Of a core: a client above it is likely to keep chunks waiting."""
+_WARMUP_SEEDS = 10**6
+"""Added to a load's seed: no load that counts has such a one."""
 
 
 @dataclass(frozen=True)
 class Load:
     """`users` clients, each sending its next request when the last one is answered, until `requests` are sent.
 
-    Prompts are random tokens of a length of `input_tokens`, all different; answers have exactly `output_tokens`.
+    Prompts are random tokens of a length of `input_tokens`, all different; answers have exactly `output_tokens`. Before
+    them come `warmups` requests that do not count, with other prompts.
     """
 
     users: int
@@ -21,6 +24,11 @@ class Load:
     output_tokens: int
     warmups: int = 0
     seed: int = 0
+
+    @property
+    def warmup(self) -> "Load":
+        """The requests that do not count, one at a time."""
+        return replace(self, users=1, requests=self.warmups, warmups=0, seed=self.seed + _WARMUP_SEEDS)
 
 
 @dataclass(frozen=True)

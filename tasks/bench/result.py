@@ -63,8 +63,15 @@ def read_result(path: Path) -> Result:
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}", "Give the JSON file that a bench wrote.") from None
     except (OSError, ValueError, RecursionError) as error:
-        count = f", {error.error_count()} of its fields" if isinstance(error, ValidationError) else ""
-        raise BadInput(f"{path} is not a bench's result{count}: {error!s:.300}", "Give its JSON file.") from None
+        raise BadInput(f"{path} is not a bench's result: {_fault(error)}", "Give its JSON file.") from None
+
+
+def _fault(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return f"{error!s:.300}"
+    first, more = error.errors()[0], error.error_count() - 1
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}{': ' if place else ''}{first['msg']}{f', and {more} faults more' if more else ''}"
 
 
 def compare(a: Result, b: Result, across: Collection[str] = ()) -> list[Row]:

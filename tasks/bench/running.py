@@ -73,8 +73,8 @@ def _prepare(setting: BenchSetting, names: Sequence[str]) -> None:
     if this_machine().gpus:
         return
     modules = [bench_module(name) for name in names]
-    wanted = [each for module in modules if hasattr(module, "wanted") for each in module.wanted(setting)]
     try:
+        wanted = [each for module in modules if hasattr(module, "wanted") for each in module.wanted(setting)]
         setting.engines.prepare(wanted)
     except TurnoutError as error:
         setting.progress(error.message)

@@ -1,7 +1,5 @@
 """Samples an engine while it works: its own gauges, and the CPU, memory and GPU that it takes."""
 
-import shutil
-import subprocess
 import threading
 import time
 import urllib.request
@@ -12,6 +10,8 @@ from typing import Any, Self
 
 import psutil
 
+from serving import nvidia
+from serving.engine_metrics import kv_cache
 from serving.machine import this_machine
 from serving.processes import session_members
 from serving.records import Engine
@@ -34,12 +34,7 @@ _GAUGES = {
 
 def read_gauges(url: str) -> Sample:
     """What the engine at `url` tells of itself at `/metrics`; empty where it does not answer in time."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{url}/metrics", timeout=5) as answer:
-            return parse_gauges(answer.read().decode())
-    except (OSError, ValueError):
-        return {}
+    return parse_gauges(_metrics(url))
 
 
 def parse_gauges(text: str) -> Sample:
@@ -56,16 +51,19 @@ def parse_gauges(text: str) -> Sample:
 
 def cache_blocks(url: str) -> tuple[int, int]:
     """How many blocks the KV cache of the vLLM at `url` has, and how many tokens each holds; zeros if it is silent."""
-    from prometheus_client.parser import text_string_to_metric_families
+    found = kv_cache(_metrics(url))
+    return (found["blocks"], found["block_size"]) if found else (0, 0)
 
+
+def _metrics(url: str) -> str:
+    """The engine's own metrics as text, empty where it does not answer in time."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{url}/metrics", timeout=5) as answer:
-        text = answer.read().decode()
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name == "vllm:cache_config_info":
-                return int(sample.labels["num_gpu_blocks"]), int(sample.labels["block_size"])
-    return 0, 0
+    try:
+        with opener.open(f"{url}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
+    except (OSError, ValueError):
+        return ""
 
 
 @dataclass
@@ -129,17 +127,11 @@ class Sampler:
 
 def gpu_use() -> Sample:
     """The mean use in percent, and the memory used, of this machine's NVIDIA GPUs; empty where there is none."""
-    if not this_machine().gpus or (program := shutil.which("nvidia-smi")) is None:
-        return {}
-    query = [program, "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
-    try:
-        lines = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout.split("\n")
-        read = [[float(value) for value in line.split(",")] for line in lines if line.strip()]
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return {}
+    rows = nvidia.query("gpu", ["utilization.gpu", "memory.used"], limit_s=10) if this_machine().gpus else []
+    read = [tuple(map(int, row)) for row in rows if all(value.isdecimal() for value in row)]
     if not read:
         return {}
     return {
         "gpu_percent": sum(use for use, _ in read) / len(read),
-        "gpu_memory_bytes": sum(used for _, used in read) * 2**20,
+        "gpu_memory_bytes": float(sum(used for _, used in read) * 2**20),
     }

@@ -13,6 +13,7 @@ from serving.vllm import SHUTDOWN_S
 from tests.deploy.reading import DEPLOY, documents, env_file, filled, variables
 
 COMPOSE = DEPLOY / "compose.yaml"
+CPU = DEPLOY / "compose.cpu.yaml"
 SECRETS = {"POSTGRES_PASSWORD", "TURNOUT_ADMIN_TOKEN", "GRAFANA_ADMIN_PASSWORD"}
 OF_THE_USER = {"./presets", "./data", "./certificates"}
 ENV = env_file(DEPLOY / ".env.example") | dict.fromkeys(SECRETS, "secret")
@@ -30,7 +31,7 @@ def seconds(text: str) -> int:
 
 
 def test_every_variable_is_explained_and_no_secret_has_a_default() -> None:
-    used = variables(COMPOSE.read_text("utf-8"))
+    used = variables(COMPOSE.read_text("utf-8")) | variables(CPU.read_text("utf-8"))
     assert set(used) == set(env_file(DEPLOY / ".env.example"))
     assert {name for name, kind in used.items() if kind == "?"} == SECRETS
     assert not any(env_file(DEPLOY / ".env.example")[name] for name in SECRETS)
@@ -139,7 +140,7 @@ def test_prefects_worker_has_the_options_that_it_is_started_with() -> None:
 
 
 def test_without_a_gpu_the_images_and_the_preset_are_others() -> None:
-    override = filled(documents(DEPLOY / "compose.cpu.yaml")[0], ENV)["services"]
+    override = filled(documents(CPU)[0], ENV)["services"]
     for name in ("turnout", "worker"):
         assert override[name]["deploy"] == "reset" and override[name]["image"] == "turnout:cpu"
         assert (DEPLOY / ".." / override[name]["build"]["dockerfile"]).is_file()

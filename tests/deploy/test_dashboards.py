@@ -14,7 +14,7 @@ from tests.deploy.programs import Prometheus, engine_metrics, nginx_config, prog
 from tests.deploy.reading import DEPLOY, documents, find
 from tests.serving.gateway.conftest import CHAT, wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 DASHBOARDS = sorted((DEPLOY / "grafana/dashboards").glob("*.json"))
 WITHOUT_DATA = ("turnout_gpu_memory_", "llamacpp:")

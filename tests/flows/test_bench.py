@@ -21,11 +21,22 @@ from turnout.paths import Home
 START_S = 300
 
 
-@pytest.mark.parametrize("users", ["", "0", "ten", "1,,2", "-1"])
+@pytest.mark.parametrize("users", ["", "0", "ten", "1,,2", "-1", "1,1000000"])
 def test_users_are_numbers(turnout: Turnout, users: str) -> None:
     outcome = turnout("bench", "load", "--json", f"--users={users}")
     assert outcome.code == 2
     assert "--users" in outcome.json["error"]["message"]
+
+
+def test_a_folder_that_takes_no_files_is_told_at_once(turnout: Turnout) -> None:
+    outcome = turnout("bench", "load", "--json", "--out", "/proc")
+    assert (outcome.code, outcome.json["error"]["kind"]) == (1, "resource_short")
+    assert outcome.json["error"]["message"].startswith("/proc cannot be used")
+
+
+def test_a_refused_bench_leaves_no_folder(turnout: Turnout) -> None:
+    assert turnout("bench", "load", "--json", "-c", "no-such-preset").code == 2
+    assert not list((turnout.home.root / "bench").glob("2*"))
 
 
 def test_an_unknown_preset_is_bad_input(turnout: Turnout) -> None:
@@ -72,6 +83,7 @@ def wait_for_engine(home: Home) -> Engine:
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_bench_stops_its_engines(turnout: Turnout, how: signal.Signals) -> None:
     with turnout.start("bench", "load", "--quick", "--json") as bench:
@@ -84,6 +96,7 @@ def test_an_interrupted_bench_stops_its_engines(turnout: Turnout, how: signal.Si
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_what_a_killed_bench_left_is_stopped_by_the_next(turnout: Turnout) -> None:
     with turnout.start("bench", "load", "--quick", "--json") as bench:
         engine = wait_for_engine(turnout.home)

@@ -34,6 +34,8 @@ def test_a_config_alone_is_enough_and_people_get_tables(turnout: Turnout) -> Non
     assert found.json["cost_per_1k_requests"] == 0.178
     assert found.json["lora_bytes"] == 8 * 2 * 5_046_272
     assert found.json["gpus"][0]["memory_bytes"] == 24 * 2**30
+    assert any("see --bench" in note for note in turnout(*model, "--hourly", "4.10", "--json").json["notes"])
+    assert any("see --hourly" in note for note in turnout(*model, "--throughput", "9", "--json").json["notes"])
     fp8 = turnout(*model, "--kv-dtype", "fp8", "--gpu", "L4", "--json").json
     assert fp8["kv_bytes_per_token"] == 57344 // 2
 

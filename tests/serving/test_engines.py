@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from serving.config import ServingConfig
-from serving.engines import launch_engine, start_engine, stop_engine
+from serving.engine_life import stop_engine
+from serving.engines import launch_engine, start_engine
 from serving.fit import check_place, suits
 from serving.processes import is_alive, read_pid_file
 from serving.records import Engine, find_engine, pid_file, record_file, running_engines, write_record

@@ -19,7 +19,7 @@ from registry.adapters import fetch
 from registry.runs import open_run
 from registry.versions import Version, register, tag_version
 from serving.config import ServingConfig
-from serving.engines import stop_engine
+from serving.engine_life import stop_engine
 from serving.evidence import Evidence, KeptRow
 from serving.gateway.records import list_workers
 from serving.placement import ensure_loaded
@@ -39,7 +39,7 @@ from turnout.digests import adapter_sha256
 from turnout.paths import Home
 from turnout.references import Base
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 _FAR = 20.0
 """Nats: the adapters are random, and nobody knows their loss."""
@@ -57,7 +57,8 @@ def register_random(client: MlflowClient, home: Home, base: Base, folder: Path, 
 def deploy(client: MlflowClient, home: Home, engine: Engine, version: Version) -> Proof:
     probes = render_probes(engine.base.path)[:2]
     ids = probes[0][1]
-    rows = [KeptRow("row", [*ids, *ids[:8]], [0] * len(ids) + [1] * 8)]
+    end = engine.base.eos_ids[0]
+    rows = [KeptRow("row", [*ids, *ids[:7], end], [0] * len(ids) + [1] * 8)]
     placed = ensure_loaded(
         home,
         engine,

@@ -8,19 +8,20 @@ from urllib.parse import urlsplit
 import pytest
 
 from registry.versions import Version
-from serving.engines import launch_prover, remembered, start_engine, stop_engine, wait_ready
+from serving.engine_life import stop_engine, wait_ready
+from serving.engines import launch_prover, remembered, start_engine
 from serving.fit import check_place
 from serving.kinds import ANY_RANK
 from serving.placement import loaded_adapters
 from serving.proofs import kept_proof, kept_refusal, proof_state
 from serving.proving import quiet_engine
 from serving.records import Engine, running_engines, serving_engines, set_role
+from serving.refilling import refill, revive
 from serving.releasing import promote, rollback
 from serving.reproving import Reprover
 from serving.routes import Replica
 from serving.stack import up
 from serving.status import compare
-from serving.succession import refill, revive
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME
 from tests.serving.proofs import EVIDENCE, deploy

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from serving.config import ProveOn
-from serving.engines import launch_prover, wait_ready
+from serving.engine_life import wait_ready
+from serving.engines import launch_prover
 from serving.evidence import Evidence, KeptRow, kept_evidence
 from serving.proofs import kept_proof
 from serving.records import list_engines, running_engines, serving_engines, set_role

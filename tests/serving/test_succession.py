@@ -9,8 +9,8 @@ import pytest
 from registry.adapters import fetch
 from registry.versions import Version
 from serving.records import Engine, running_engines
+from serving.refilling import revive
 from serving.releasing import promote, rollback
-from serving.succession import revive
 from serving.upkeep import Upkeep
 from tests.registry.conftest import client, home, migrated, no_registry_of_the_users
 from tests.registry.material import NAME

@@ -20,7 +20,8 @@ from registry.releases import Event, Kind, Release, append, fold, read_log
 from registry.runs import open_run
 from registry.versions import Version, get_version, register, tag_version
 from serving.config import ServingConfig
-from serving.engines import launch_replica, remember, start_engine, wait_ready
+from serving.engine_life import wait_ready
+from serving.engines import launch_replica, remember, start_engine
 from serving.evidence import Evidence
 from serving.gateway.launching import launch_workers, wait_workers
 from serving.gateway.records import list_workers
@@ -83,7 +84,7 @@ def names(engine: Engine) -> list[str]:
     return sorted(loaded_adapters(engine))
 
 
-def wait_until(met: Callable[[], Any], what: str, limit_s: float = 15.0) -> Any:
+def wait_until(met: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
     deadline = time.monotonic() + limit_s
     while not (value := met()):
         assert time.monotonic() < deadline, f"waited {limit_s} s: {what}"

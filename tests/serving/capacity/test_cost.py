@@ -36,19 +36,27 @@ def test_money_keeps_three_figures(value: float) -> None:
 def test_a_bench_s_fastest_row_counts(tmp_path: Path) -> None:
     file = tmp_path / "load.json"
     rows = [
-        {"configuration": "1 user", "requests_per_second": 0.5, "output_tokens_per_second": 60},
-        {"configuration": "50 users", "requests_per_second": 6.4, "output_tokens_per_second": 800.0},
-        {"configuration": "broken", "requests_per_second": None},
+        {"configuration": "1 user", "requests_per_s": 0.5, "tokens_per_s": 60},
+        {"configuration": "50 users", "requests_per_s": 6.4, "tokens_per_s": 800.0},
+        {"configuration": "broken", "requests_per_s": None},
         "a word",
     ]
     file.write_text(json.dumps({"bench": "load", "rows": rows}))
     assert from_bench(file) == Throughput(23040.0, 800.0, "load.json: 50 users")
-    file.write_text(json.dumps({"rows": [{"configuration": "x", "output_tokens_per_second": 9}]}))
+    file.write_text(json.dumps({"rows": [{"configuration": "x", "tokens_per_s": 9}]}))
     assert from_bench(file) == Throughput(None, 9.0, "load.json: x")
 
 
+def test_a_bench_s_throughput_names_its_model_and_machine(tmp_path: Path) -> None:
+    file = tmp_path / "load.json"
+    subject = {"model": "tiny", "hardware": {"cpu": "EPYC", "gpus": ["H200"]}}
+    file.write_text(json.dumps({"subject": subject, "rows": [{"configuration": "x", "tokens_per_s": 9}]}))
+    assert from_bench(file).source == "load.json: x of tiny on H200"
+
+
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"rows": 3}', '{"rows": []}', '{"rows": [{"requests_per_second": NaN}]}']
+    "content",
+    ["{", "[]", '{"rows": 3}', '{"rows": [], "subject": 3}', '{"rows": []}', '{"rows": [{"requests_per_s": NaN}]}'],
 )
 def test_a_file_that_is_no_bench_result(tmp_path: Path, content: str) -> None:
     file = tmp_path / "load.json"
@@ -61,6 +69,8 @@ def test_prices_and_throughput_out_of_bounds() -> None:
     for bad in (-1.0, 0.0, float("nan"), float("inf")):
         with pytest.raises(BadInput, match="--requests-per-hour"):
             measured(bad, None, None, None)
+    with pytest.raises(BadInput, match=r"or --api-price-per-million\) -1.0 is not a number of at least 0"):
+        api_prices(-1.0, None, 1, 1)
     with pytest.raises(BadInput, match="tokens of a request are not given"):
         api_prices(1.0, None, None, None)
     with pytest.raises(BadInput, match="--bench and a throughput"):

@@ -29,6 +29,7 @@ def gpu(name: str) -> Gpu:
         ("llama-3-8b", "H100", 1, 53.29),  # pull 10511
         ("qwen2.5-32b", "L40S", 2, 7.71),  # vllm#15815
         ("qwen2.5-7b", "A40", 1, 27e9 / 2**30),  # the article: 27 GB of KV cache
+        ("qwen2.5-7b", "H200", 1, 110.09),  # measured with vLLM 0.26, 2026-12-01
     ],
 )
 def test_the_kv_cache_is_what_vllm_reserved(model: str, on: str, parallel: int, gibibytes: float) -> None:
@@ -38,7 +39,12 @@ def test_the_kv_cache_is_what_vllm_reserved(model: str, on: str, parallel: int, 
 
 @pytest.mark.parametrize(
     ("model", "parallel", "blocks", "gibibytes"),
-    [("llama-3-8b", 1, 2356, 4.60), ("qwen2.5-32b", 2, 3947, 7.71), ("qwen2.5-1.5b", 1, 5519, 2.36)],
+    [
+        ("llama-3-8b", 1, 2356, 4.60),
+        ("qwen2.5-32b", 2, 3947, 7.71),
+        ("qwen2.5-1.5b", 1, 5519, 2.36),
+        ("qwen2.5-7b", 1, 128_836, 110.09),
+    ],
 )
 def test_blocks_are_of_the_size_that_vllm_counts_in(model: str, parallel: int, blocks: int, gibibytes: float) -> None:
     """Its logs give both: "# CUDA blocks: 2356" and "memory reserved for KV Cache is 4.60GiB"."""

@@ -8,7 +8,8 @@ import pytest
 
 from serving.client import EngineClient
 from serving.config import LlamaCppConfig
-from serving.engines import start_engine, stop_engine
+from serving.engine_life import stop_engine
+from serving.engines import start_engine
 from serving.gateway.launching import launch_workers, stop_workers, wait_workers
 from serving.records import Engine
 from serving.routes import NameRoutes, Replica, RoutedVersion, Routes
@@ -17,7 +18,7 @@ from tests.serving.gateway.conftest import HTTP, Site
 from turnout.files import write_json
 from turnout.references import to_json
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 YES_OR_NO = 'root ::= "yes" | "no"'
 SCHEMA = {

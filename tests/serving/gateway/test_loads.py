@@ -7,8 +7,9 @@ import pytest
 from aiohttp import web
 
 from serving.config import GatewayConfig
+from serving.engine_metrics import read_counts
 from serving.gateway.access import Access
-from serving.gateway.loads import is_stale, poll, read_counts, refresh
+from serving.gateway.loads import is_stale, poll, refresh
 from serving.gateway.replicas import ReplicaState, load
 from serving.gateway.state import State, open_session
 from serving.ports import free_port

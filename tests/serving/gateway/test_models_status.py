@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from serving.config import ServingConfig
-from serving.gateway.engine_facts import architecture, gpu_memory, kv_cache
+from serving.engine_metrics import kv_cache
+from serving.gateway.engine_facts import architecture, gpu_memory
 from serving.keys import add_key, remove_key
 from serving.processes import create_time
 from serving.records import Engine, remove_record, write_record

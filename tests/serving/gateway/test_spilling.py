@@ -1,6 +1,7 @@
 """Requests that leave the engine open go to the primary kind, and to the other one where that cannot take them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,13 @@ def test_the_first_kind_of_the_routes_is_the_primary(site: Site, kinds: tuple[st
     answers = [site.ask(), site.ask(), site.ask(stream=True)]
     assert [answer.headers["x-turnout-backend"] for answer in answers] == [kinds[0]] * 3
     assert [len(engine.requests()) for engine in site.engines] == [3, 0]
+
+
+def test_the_places_of_the_kinds_count_and_not_the_order_of_the_replicas(site: Site) -> None:
+    routes = site.routes(kinds=BOTH)
+    first, second = routes.replicas
+    site.push(replace(routes, replicas=(replace(second, place=1), first)))
+    assert site.ask().headers["x-turnout-backend"] == "vllm"
 
 
 def test_a_primary_that_is_down_is_replaced(site: Site) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from serving.guard.gpus import Gpu, parse
+from serving.guard.gpus import Gpu, as_gpus
 from serving.guard.memory import Filled, container_memory, host_memory, process_memory, tightest
+from serving.nvidia import rows
 
 HOLD = "import sys; held = bytearray(int(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"
 MAP = """
@@ -85,8 +86,8 @@ def test_without_a_limit_there_is_no_container(tmp_path: Path) -> None:
 
 
 def test_what_nvidia_smi_says() -> None:
-    assert parse("0, 1024, 81559\n1, [N/A], [N/A]\n") == [Gpu(0, 1024 * MIB, 81559 * MIB)]
-    assert parse("No devices were found\n") == []
+    assert as_gpus(rows("0, 1024, 81559\n1, [N/A], [N/A]\n", 3)) == [Gpu(0, 1024 * MIB, 81559 * MIB)]
+    assert rows("No devices were found\n", 3) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from serving.client import EngineClient
 from serving.guard.memory import engine_memory
 from tests.serving.conftest import Workshop
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def test_vllm_drops_prefixes_and_unloaded_adapters(workshop: Workshop) -> None:

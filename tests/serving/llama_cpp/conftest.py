@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import pytest
 
 from serving.client import EngineClient
@@ -35,6 +36,10 @@ class LlamaCpp:
     process: "subprocess.Popen[bytes]"
     log: Path
     base: Base
+
+    def servers(self) -> list[psutil.Process]:
+        """Those of its names."""
+        return psutil.Process(self.process.pid).children()
 
     def do(self, work: Callable[[EngineClient], Awaitable[T]]) -> T:
         async def go() -> T:

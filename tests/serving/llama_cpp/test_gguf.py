@@ -18,7 +18,7 @@ from turnout.errors import EngineError, ResourceShort
 from turnout.paths import cache
 from turnout.references import Base
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 LADDER: tuple[Quantisation, ...] = ("f16", "Q8_0", "Q5_K_M", "Q4_K_M", "Q4_0")
 
 

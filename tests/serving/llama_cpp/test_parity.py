@@ -14,7 +14,7 @@ from tests.serving.conftest import Workshop
 from tests.serving.llama_cpp.conftest import LlamaCpp
 from turnout.references import Base
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 _NATS = 0.02
 _ANSWER_TOKENS = 48

@@ -12,7 +12,7 @@ from serving.client import POSITIONS
 from serving.measure import mean_distance, mean_loss, score_rows
 from tests.serving.llama_cpp.conftest import LlamaCpp
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ANSWERS = {"The disk is full.": "Cause: old logs. Fix: rotate them.", "포트 5432": "연결이 거부되었습니다 🚂"}
 """The second has tokens that end within a character, of which llama.cpp's server reports nothing by itself."""

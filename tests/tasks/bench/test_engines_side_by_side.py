@@ -56,6 +56,7 @@ def test_rates_are_drawn_over_users() -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_the_baseline_answers_every_request_with_as_many_tokens(tmp_path: Path) -> None:
     base = make_base(tmp_path / "base")
     prompts = ((5, 6, 7, 8), (9, 10), (11, 12, 13))

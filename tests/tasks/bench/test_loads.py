@@ -1,7 +1,10 @@
 """What is read from vLLM's serving benchmark, and what would spoil it."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+from serving.capacity.cost import from_bench
 from tasks.bench.loads import Load, measured_of
 
 _LOAD = Load(users=50, requests=50, input_tokens=32, output_tokens=32)
@@ -37,3 +40,17 @@ def test_a_saturated_client_is_told() -> None:
 def test_fewer_requests_than_users_are_told() -> None:
     few = Load(users=50, requests=10, input_tokens=32, output_tokens=32)
     assert "50 users sent only 10 requests" in measured_of(benchmark_json(), client_cores=0.1).warnings(few)[0]
+
+
+def test_capacity_reads_the_throughput_of_such_a_row(tmp_path: Path) -> None:
+    file = tmp_path / "load.json"
+    row = {"configuration": "base", **measured_of(benchmark_json(), client_cores=0.1).row()}
+    file.write_text(json.dumps({"rows": [row]}))
+    throughput = from_bench(file)
+    assert (throughput.requests_per_hour, throughput.tokens_per_second) == (9.9 * 3600, 316.8)
+
+
+def test_warm_ups_send_none_of_the_prompts_that_count() -> None:
+    load = Load(users=50, requests=50, input_tokens=32, output_tokens=8, warmups=2, seed=50)
+    assert (load.warmup.users, load.warmup.requests, load.warmup.warmups) == (1, 2, 0)
+    assert load.warmup.seed != load.seed and load.warmup.input_tokens == 32

@@ -46,6 +46,7 @@ def test_every_format_has_a_computed_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_tensors_as_loaded_take_what_is_computed(tmp_path: Path) -> None:
     base = make_base(tmp_path / "base")
     shapes, _ = file_shapes(Path(base.path))

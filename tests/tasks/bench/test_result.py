@@ -81,8 +81,9 @@ def test_no_common_configuration_is_told() -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"bench": "load"}', "\udcff"])
 def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadInput, match="is not a bench's result"):
+    with pytest.raises(BadInput, match="is not a bench's result") as refused:
         read_result(tmp_path / "a.json")
+    assert "\n" not in refused.value.message and "https://" not in refused.value.message
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:

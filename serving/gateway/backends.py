@@ -19,12 +19,14 @@ class RoutingConfig(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False)
 
     vLLM gets prompts of more than `long_prompt_words` words and answers of more than `long_answer_tokens` tokens. Its
     load is the share of the requests that it runs at once which run or wait there: urgent requests leave it from
-    `urgent_load` on, those that can wait above `low_load`.
+    `urgent_load` on, those that can wait above `low_load`, and the others above `normal_load`, where they would wait
+    themselves, if llama.cpp's load is lower.
     """
 
     long_prompt_words: int = Field(100, ge=0)
     long_answer_tokens: int = Field(1024, ge=0)
     urgent_load: float = Field(0.7, ge=0)
+    normal_load: float = Field(1.0, ge=0)
     low_load: float = Field(0.7, ge=0)
 
 
@@ -89,6 +91,8 @@ def _choose_by_rules(wanted: Wanted, vllm: Backend, llama: Backend, rules: Routi
         )
     if wanted.urgency == "low" and vllm.load > rules.low_load:
         return Choice(LLAMA_CPP, f"can wait, and vllm is busy: {loads}, limit {rules.low_load:g}")
+    if vllm.load > rules.normal_load and llama.load < vllm.load:
+        return Choice(LLAMA_CPP, f"requests wait on vllm: {loads}, limit {rules.normal_load:g}")
     return Choice(VLLM, f"default: {loads}")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BENCH = "engines"
-USERS, QUICK_USERS = (1, 8, 32), (1, 4, 8)
+USERS, QUICK_USERS = (1, 8, 32), (1, 8)
 PROMPT_TOKENS = 128
 OUTPUT_TOKENS, QUICK_OUTPUT_TOKENS = 128, 32
 GOAL = 15

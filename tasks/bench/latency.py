@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOAD = Load(users=1, requests=10, input_tokens=32, output_tokens=200, warmups=1)
-_QUICK_REQUESTS = 3
+_QUICK_REQUESTS = 2
 _GPU_FORMATS = {"vLLM bitsandbytes 4-bit": "bitsandbytes", "vLLM FP8": "fp8"}
 """What vLLM quantises a plain model to while it loads it; its CPU build has kernels for neither."""
 

@@ -35,14 +35,16 @@ def loop_settings(setting: BenchSetting) -> dict[str, Any]:
 
 
 def wanted(setting: BenchSetting) -> list[Wanted]:
-    return [setting.engine()]
+    """The engine of the kind that `serving.engines` names first."""
+    return [setting.engine(kind=setting.serving.engines[0])]
 
 
 def run(setting: BenchSetting) -> Result:
     """The base, and the adapter where there is one, at each number of users."""
     models = {"base": setting.base.name} | ({"adapter": setting.adapter.name} if setting.adapter else {})
     rows, notes = [], [DEFINITIONS]
-    with setting.engines.running(setting.engine()) as engine:
+    [asked] = wanted(setting)
+    with setting.engines.running(asked) as engine:
         for configuration, model in models.items():
             for users in setting.users:
                 setting.progress(f"{configuration}, {users} users")

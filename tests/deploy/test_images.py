@@ -26,6 +26,8 @@ from turnout.files import write_json
 from turnout.paths import Home
 from turnout.references import to_json
 
+pytestmark = pytest.mark.slow
+
 SERVE, WORK = DEPLOY / "docker/serve.sh", DEPLOY / "docker/work.sh"
 DOCKERFILES = sorted((DEPLOY / "docker").glob("Dockerfile.*"))
 LISTENER = ROOT / "tests/serving/listener.py"

@@ -145,3 +145,7 @@ def assert_plausible(figures: dict[str, Any], read: dict[str, Any]) -> None:
     }
     sizes = [ladder[f"llama.cpp {step}"] for step in ("f16", "Q8_0", "Q5_K_M", "Q4_K_M", "Q4_0")]
     assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
+    steps = {row["configuration"]: row for row in read["ladder"]["rows"]}
+    assert steps["llama.cpp f16"]["equal_answers_percent"] == 100
+    assert steps["llama.cpp Q4_0"]["loss_nats"] > steps["llama.cpp Q8_0"]["loss_nats"]
+    assert any("within the limit of 0.02" in note for note in read["ladder"]["notes"])

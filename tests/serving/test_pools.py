@@ -28,6 +28,8 @@ from tests.serving.proofs import EVIDENCE, deploy
 from tests.serving.yard import LISTENER, Yard, control, kill, names, prove, settings, wait_until, yard
 from turnout.errors import EngineError, ProofFailed, Refused
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Pools:

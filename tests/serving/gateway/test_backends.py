@@ -44,8 +44,10 @@ def chosen(vllm: float | None = 0.0, llama: float | None = 0.0, **wanted: object
     ("wanted", "vllm", "llama", "kind", "why"),
     [
         ({}, 0.0, 0.0, VLLM, "default"),
-        ({}, 5.0, 0.0, VLLM, "default"),
-        ({"words": 100}, 5.0, 0.0, VLLM, "default"),
+        ({}, 1.0, 0.0, VLLM, "default"),
+        ({}, 1.1, 0.0, LLAMA_CPP, "requests wait on vllm"),
+        ({}, 1.1, 1.1, VLLM, "default"),
+        ({"words": 100}, 5.0, 6.0, VLLM, "default"),
         ({"words": 101}, 5.0, 0.0, VLLM, "long prompt"),
         ({"words": 101, "urgency": "high"}, 5.0, 0.0, VLLM, "long prompt"),
         ({"max_tokens": 1024, "urgency": "high"}, 0.7, 0.0, LLAMA_CPP, "urgent, vllm is busy"),

@@ -19,6 +19,8 @@ from tests.registry.conftest import client, home, migrated, no_registry_of_the_u
 from tests.registry.material import NAME
 from tests.serving.yard import Yard, control, names, wait_until, yard
 
+pytestmark = pytest.mark.slow
+
 LIMIT_MIB = 100
 V1, V2, V3 = (f"incident-bot-v{number}" for number in (1, 2, 3))
 
@@ -110,7 +112,6 @@ def test_what_requests_use_stays_and_nothing_is_cleared_over_and_over(yard: Yard
     assert guard.look().clear == () and guard.standings[engine.id].cleared_at == cleared_at
 
 
-@pytest.mark.slow
 def test_a_full_engine_restarts_while_others_serve(yard: Yard) -> None:
     guarded(yard, replicas=2)
     first, second = yard.replicas(2)
@@ -126,7 +127,6 @@ def test_a_full_engine_restarts_while_others_serve(yard: Yard) -> None:
     assert {answer.status_code for answer in answers} == {200}
 
 
-@pytest.mark.slow
 def test_the_only_engine_is_replaced_where_there_is_room(yard: Yard) -> None:
     guarded(yard)
     engine = yard.engine()
@@ -142,7 +142,6 @@ def test_the_only_engine_is_replaced_where_there_is_room(yard: Yard) -> None:
     assert new.id != engine.id and V2 in names(new)
 
 
-@pytest.mark.slow
 def test_without_room_the_only_engine_answers_what_it_has_and_comes_back(yard: Yard) -> None:
     """Any machine is used to a hundredth, so there is no room for a second engine."""
     guarded(yard, clear_at=0.01)

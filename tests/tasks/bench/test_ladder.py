@@ -1,17 +1,11 @@
 """What is said of a ladder's figures, and a real one."""
 
-from pathlib import Path
-
 import pytest
 
-from data.config import DataConfig
-from serving.config import ServingConfig
 from tasks.bench import ladder
 from tasks.bench.ladder_steps import QUANTISATIONS, REFERENCE
 from tasks.bench.result import Result, Row
-from tasks.bench.session import bench_session
 from tests.tasks.bench.material import SUBJECT
-from turnout.paths import Home
 
 
 def row(configuration: str, size_mb: float, over_reference: float = 0.0, base: str = "b-nf4") -> Row:
@@ -52,17 +46,3 @@ def test_the_distance_of_the_engines_is_held_against_its_limit(distance: float, 
 
 def test_loss_and_speed_are_drawn() -> None:
     assert len(ladder.draw(Result("ladder", SUBJECT, {}, ROWS)).axes) == 2
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-def test_a_real_ladder(tmp_path: Path) -> None:
-    serving = ServingConfig(max_model_len=512, max_num_seqs=8, kv_cache_gb=0.5)
-    with bench_session(Home(tmp_path), "bundled", serving, DataConfig(max_length=256), quick=True) as setting:
-        result = ladder.run(setting)
-    sizes = [figures["size_bytes"] for figures in result.rows if figures["configuration"].startswith("llama.cpp")]
-    assert len(sizes) == len(QUANTISATIONS) and sizes == sorted(set(sizes), reverse=True)
-    by_name = {figures["configuration"]: figures for figures in result.rows}
-    assert by_name[REFERENCE]["equal_answers_percent"] == 100
-    assert by_name["llama.cpp Q4_0"]["loss_over_reference_nats"] > by_name["llama.cpp Q8_0"]["loss_over_reference_nats"]
-    assert any("within the limit" in note for note in result.notes)

@@ -88,14 +88,14 @@ def container(tmp_path: Path) -> Iterator[Container]:
 
 def test_it_serves_starts_again_what_died_and_leaves_nothing(container: Container) -> None:
     container.start()
-    wait_until(container.healthy, "the gateway answers", 120)
+    wait_until(container.healthy, "the gateway answers", 180)
     running = container.processes()
     assert len(running) == 3, running
     before = read_pid_file(container.home.reconciler.with_suffix(".pid"))
     assert before
     os.kill(before[0], signal.SIGKILL)
     pid_file = container.home.reconciler.with_suffix(".pid")
-    wait_until(lambda: (read_pid_file(pid_file) or before) != before, "another reconciler runs", 60)
+    wait_until(lambda: (read_pid_file(pid_file) or before) != before, "another reconciler runs", 180)
     assert container.healthy()
     running = container.processes()
     assert container.stop() == 0, container.log.read_text()
@@ -105,7 +105,7 @@ def test_it_serves_starts_again_what_died_and_leaves_nothing(container: Containe
 def test_it_can_be_stopped_while_the_engine_starts(tmp_path: Path) -> None:
     container = Container(tmp_path, "--delay=600")
     container.start()
-    (engine,) = wait_until(lambda: running_engines(container.home), "the engine starts", 60)
+    (engine,) = wait_until(lambda: running_engines(container.home), "the engine starts", 180)
     assert container.stop() == 0, container.log.read_text()
     assert container.processes() == [] and create_time(engine.pid) is None
 

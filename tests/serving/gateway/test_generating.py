@@ -211,7 +211,7 @@ def test_auto_goes_by_the_engines_own_counts(site: Site) -> None:
     assert "urgent, vllm is busy" in told["why"]
     assert "vllm 1.25" in told["why"]
     assert site.generate(urgency="low").json()["backend_used"] == "llama_cpp"
-    assert site.generate().json()["backend_used"] == "vllm"
+    assert "requests wait on vllm" in site.generate().json()["why"]
     assert site.generate(prompt="word " * 101, urgency="high").json()["why"].startswith("long prompt")
 
 

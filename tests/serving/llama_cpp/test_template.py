@@ -16,7 +16,7 @@ from turnout.errors import ProofFailed
 from turnout.paths import cache
 from turnout.references import Base
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 OTHER = """{% for message in messages %}{{ message.role }}: {{ message.content }}
 {% endfor %}assistant:"""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flows.commands.bench_tables import show_all, show_bench, show_ratios
 from flows.commands.options import Debug, Json
-from flows.output import TerminalWatcher, answer, out
+from flows.output import TerminalWatcher, answer
 from tasks.bench.catalogue import BENCHES, title
 from turnout.errors import BadInput
 from turnout.paths import home
@@ -74,7 +75,7 @@ def _command(name: str) -> Callable[..., None]:
         with _session(name, config, values, quick, adapter, users, prices) as setting:
             result, files = run_bench(setting, name, folder, found)
         written = {"json": str(files.json), "markdown": str(files.markdown), "plot": files.plot and str(files.plot)}
-        answer({"bench": name, "rows": result.rows, "notes": result.notes, "files": written}, json, _show_bench)
+        answer({"bench": name, "rows": result.rows, "notes": result.notes, "files": written}, json, show_bench)
 
     return run
 
@@ -103,7 +104,7 @@ def all_benches(
         "figures": figures(outcome),
         "failures": outcome.failures,
     }
-    answer(result, json, _show_all)
+    answer(result, json, show_all)
     if outcome.failures:
         raise typer.Exit(1)
 
@@ -122,7 +123,7 @@ def compare(
 
     first = result.read_result(a)
     ratios = result.compare(first, result.read_result(b), across or ())
-    answer({"bench": first.bench, "a": str(a), "b": str(b), "ratios": ratios}, json, _show_ratios)
+    answer({"bench": first.bench, "a": str(a), "b": str(b), "ratios": ratios}, json, show_ratios)
 
 
 @contextmanager
@@ -169,43 +170,3 @@ def parse_users(text: str) -> tuple[int, ...]:
             f"--users {text!r:.80} is not a list of numbers from 1 to {MOST_USERS:,}", "Give them so: --users 1,10,50"
         )
     return tuple(users)
-
-
-def _show_bench(result: dict[str, Any]) -> None:
-    _show_table(result["rows"])
-    for note in result["notes"]:
-        out.print(note)
-    for file in filter(None, result["files"].values()):
-        out.print(f"Written: {file}")
-
-
-def _show_all(result: dict[str, Any]) -> None:
-    for name, figures in result["figures"].items():
-        rows = figures if isinstance(figures, list) else _as_rows(figures)
-        out.print(f"{name}:", style="bold")
-        _show_table(rows)
-    for name, why in result["failures"].items():
-        out.print(f"{name} failed: {why}", style="red")
-    out.print(f"Report, after {result['seconds']:.0f} s: {result['report']}")
-
-
-def _show_ratios(result: dict[str, Any]) -> None:
-    out.print(f"{result['bench']}: {result['b']} over {result['a']}")
-    _show_table(result["ratios"])
-
-
-def _as_rows(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"": name, **(value if isinstance(value, dict) else {"value": value})} for name, value in figures.items()]
-
-
-def _show_table(rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    from tasks.bench.tables import shown
-
-    cells = shown(rows)
-    head = list(dict.fromkeys(key for row in cells for key in row))
-    table = Table(*head, box=None, header_style="bold")
-    for row in cells:
-        table.add_row(*("" if row.get(key) is None else str(row[key]) for key in head))
-    out.print(table)

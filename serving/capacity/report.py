@@ -59,25 +59,12 @@ def answer_question(
         BadInput: a setting that is out of bounds, or that the model cannot be served with.
     """
     _check(question, attention)
-    value_bytes = _value_bytes(question.kv_dtype, attention)
     sizes = {name: weights_bytes(shapes, name) for name in (*PRECISIONS, *GGUF_TYPES)} if shapes else {}
-    lora = 0
-    if shapes and question.adapters:
-        lora = 2 * question.adapters * lora_parameters(shapes, question.lora_rank, question.lora_targets)
-    demand = Demand(
-        attention=attention,
-        value_bytes=value_bytes,
-        weights_bytes=sizes.get(precision_name(question.precision), 0),
-        lora_bytes=lora,
-        context=question.context,
-        mean_tokens=question.mean,
-        parallel=question.parallel,
-        utilization=question.utilization,
-        overhead_bytes=round(question.overhead_gib * GIB),
-    )
+    demand = _demand(attention, shapes, sizes, question)
     rows = [_row(gpu, demand, sizes, question.users or 1) for gpu in gpus] if sizes else []
     costs = cost(question.hourly, question.throughput, question.api)
     wanted = question.users
+    request_bytes = attention.bytes_per_request(question.context, demand.value_bytes)
     return {
         "model": model,
         "architecture": attention.architecture,
@@ -85,15 +72,13 @@ def answer_question(
         "context": question.context,
         "mean_tokens": question.mean,
         "kv_dtype": question.kv_dtype,
-        "kv_bytes_per_token": _whole(attention.bytes_per_token(value_bytes)),
-        "kv_bytes_per_request": _whole(attention.bytes_per_request(question.context, value_bytes)),
-        "kv_bytes_for_users": _whole(wanted * attention.bytes_per_request(question.context, value_bytes))
-        if wanted
-        else None,
+        "kv_bytes_per_token": _whole(attention.bytes_per_token(demand.value_bytes)),
+        "kv_bytes_per_request": _whole(request_bytes),
+        "kv_bytes_for_users": _whole(wanted * request_bytes) if wanted else None,
         "users": wanted,
         "precision": precision_name(question.precision),
         "weights_bytes": sizes or None,
-        "lora_bytes": lora,
+        "lora_bytes": demand.lora_bytes,
         "tensor_parallel": question.parallel,
         "gpu": rows[0]["gpu"] if rows else None,
         "max_concurrent": rows[0]["max_concurrent"] if rows else None,
@@ -103,6 +88,23 @@ def answer_question(
         "cost": costs,
         "notes": [*attention.notes, *_notes(question, attention, rows)],
     }
+
+
+def _demand(attention: Attention, shapes: Shapes | None, sizes: dict[str, int], question: Question) -> Demand:
+    lora = 0
+    if shapes and question.adapters:
+        lora = 2 * question.adapters * lora_parameters(shapes, question.lora_rank, question.lora_targets)
+    return Demand(
+        attention=attention,
+        value_bytes=_value_bytes(question.kv_dtype, attention),
+        weights_bytes=sizes.get(precision_name(question.precision), 0),
+        lora_bytes=lora,
+        context=question.context,
+        mean_tokens=question.mean,
+        parallel=question.parallel,
+        utilization=question.utilization,
+        overhead_bytes=round(question.overhead_gib * GIB),
+    )
 
 
 def _row(gpu: Gpu, demand: Demand, sizes: dict[str, int], wanted: int) -> dict[str, Any]:

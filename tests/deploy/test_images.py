@@ -88,7 +88,8 @@ def container(tmp_path: Path) -> Iterator[Container]:
 
 def test_it_serves_starts_again_what_died_and_leaves_nothing(container: Container) -> None:
     container.start()
-    wait_until(container.healthy, "the gateway answers", 180)
+    wait_until(lambda: "Gateway:" in container.log.read_text(), "up is done", 180)
+    assert container.healthy()
     running = container.processes()
     assert len(running) == 3, running
     before = read_pid_file(container.home.reconciler.with_suffix(".pid"))

@@ -46,8 +46,8 @@ def bench_session(
         base = ensure_parity_base(original, progress=progress) if serving.base == "parity" else original
         found = find_adapter(home, adapter, base) if adapter else None
         engines = Engines(home, progress)
-        engines.stop_leftovers()
         try:
+            engines.stop_leftovers()
             with LoadGenerator(home.logs / "bench-load.log") as load:
                 yield BenchSetting(
                     home, base, original, serving, data, engines, load, found, quick, users, progress, prices

@@ -87,11 +87,6 @@ def running_engines(home: Home) -> list[Engine]:
     return sorted((engine for engine in list_engines(home) if engine.alive), key=lambda engine: engine.create_time)
 
 
-def find_engine(home: Home) -> Engine | None:
-    """The engine of this home; the oldest, while its successor takes over."""
-    return next(iter(running_engines(home)), None)
-
-
 def serving_engines(home: Home, *, base: Base | None = None, kind: str | None = None) -> list[Engine]:
     """The running engines that are there for traffic, those still starting included; the oldest first.
 

@@ -1,6 +1,6 @@
 """Losses and greedy answers of a loaded model. Imports torch when called."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from data.rows import ScoredRow
@@ -56,30 +56,36 @@ def _batch_losses(model: Any, rows: list[ScoredRow]) -> list[float]:
 
 def greedy_answers(model: Any, prompts: list[list[int]], base: Base, max_tokens: int) -> list[str]:
     """The greedy continuations of tokenised prompts, as text without special tokens."""
-    import torch
-
     from data.tokens import load_tokenizer
 
     tokenizer = load_tokenizer(base.path)
     ends = list(base.eos_ids)
+    model.eval()
+    answers = generate_greedily(model, prompts, pad=ends[0], max_new_tokens=max_tokens, eos_token_id=ends)
+    texts = tokenizer.batch_decode(answers.cpu(), skip_special_tokens=True)
+    return [text.strip() for text in texts]
+
+
+def generate_greedily(model: Any, prompts: Sequence[Sequence[int]], *, pad: int, **settings: Any) -> Any:
+    """The token ids after each prompt, (prompts, new tokens), on the model's device; shorter prompts are padded on
+    the left with `pad`. `settings` are those of `generate` that say when it ends."""
+    import torch
+
     longest = max(len(prompt) for prompt in prompts)
-    ids = torch.full((len(prompts), longest), ends[0])
+    ids = torch.full((len(prompts), longest), pad)
     there = torch.zeros((len(prompts), longest), dtype=torch.long)
     for index, prompt in enumerate(prompts):
         ids[index, longest - len(prompt) :] = torch.tensor(prompt)
         there[index, longest - len(prompt) :] = 1
-    model.eval()
     with torch.inference_mode():
         answers = model.generate(
             input_ids=ids.to(model.device),
             attention_mask=there.to(model.device),
-            max_new_tokens=max_tokens,
             do_sample=False,
             temperature=None,
             top_p=None,
             top_k=None,
-            eos_token_id=ends,
-            pad_token_id=ends[0],
+            pad_token_id=pad,
+            **settings,
         )
-    texts = tokenizer.batch_decode(answers[:, longest:].cpu(), skip_special_tokens=True)
-    return [text.strip() for text in texts]
+    return answers[:, longest:]

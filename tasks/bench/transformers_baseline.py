@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.bench.footprint import resident_bytes
 from tasks.children import main, quieten, say
+from tasks.losses import generate_greedily
 from turnout.references import from_json
 
 
@@ -99,27 +100,8 @@ def answer_round(model: Any, requests: BaselineRequests, max_tokens: int) -> Bas
 
 def generate_batch(model: Any, prompts: Sequence[Sequence[int]], max_tokens: int) -> int:
     """Generate `max_tokens` tokens greedily after each prompt, padded on the left; returns their number."""
-    import torch
-
-    longest = max(len(prompt) for prompt in prompts)
-    ids = torch.zeros((len(prompts), longest), dtype=torch.long)
-    there = torch.zeros((len(prompts), longest), dtype=torch.long)
-    for index, prompt in enumerate(prompts):
-        ids[index, longest - len(prompt) :] = torch.tensor(prompt)
-        there[index, longest - len(prompt) :] = 1
-    with torch.inference_mode():
-        answers = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=there.to(model.device),
-            max_new_tokens=max_tokens,
-            min_new_tokens=max_tokens,
-            do_sample=False,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            pad_token_id=0,
-        )
-    return len(prompts) * (answers.shape[1] - longest)  # the shape is known only when the GPU is done
+    answers = generate_greedily(model, prompts, pad=0, max_new_tokens=max_tokens, min_new_tokens=max_tokens)
+    return int(answers.numel())  # the shape is known only when the GPU is done
 
 
 if __name__ == "__main__":

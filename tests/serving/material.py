@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from data.rows import ScoredRow
+from serving.records import Engine, running_engines
 from turnout.digests import files_sha256
+from turnout.paths import Home
 
 FILES = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -84,3 +86,8 @@ def reference_loss(base: Path, adapter: Path, rows: Sequence[ScoredRow], dtype: 
             total -= float(chosen[mask].sum())
             tokens += int(mask.sum())
     return total / tokens
+
+
+def find_engine(home: Home) -> Engine | None:
+    """The engine of this home; the oldest, while its successor takes over."""
+    return next(iter(running_engines(home)), None)

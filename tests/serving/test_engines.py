@@ -21,8 +21,9 @@ from serving.engine_life import stop_engine
 from serving.engines import launch_engine, start_engine
 from serving.fit import check_place, suits
 from serving.processes import is_alive, read_pid_file
-from serving.records import Engine, find_engine, pid_file, record_file, running_engines, write_record
+from serving.records import Engine, pid_file, record_file, running_engines, write_record
 from serving.stack import down
+from tests.serving.material import find_engine
 from tests.serving.yard import kill
 from turnout.errors import EngineError, EngineNotReady, ResourceShort
 from turnout.files import read_state

@@ -21,13 +21,12 @@ from serving.measure import wait_idle
 from serving.placement import Placed, ensure_loaded, unload
 from serving.proofs import keep_proof, kept_proof
 from serving.reconciler_process import stop_reconciler
-from serving.records import find_engine
 from serving.reply import is_healthy
 from serving.routes import NameRoutes, RoutedVersion, Routes, read_routes, update_routes
 from serving.served import served_versions
 from serving.stack import up
 from tests.serving.conftest import Workshop
-from tests.serving.material import FILES, MadeAdapter
+from tests.serving.material import FILES, MadeAdapter, find_engine
 from turnout.errors import EngineError, LoadRefused, NotFound, ProofFailed
 
 pytestmark = pytest.mark.e2e

@@ -8,6 +8,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 PYTEST := $(BIN)/python -m pytest
+# Engines and trainings use every core, and slow each other down many times over: only the other tests run in parallel.
+PARALLEL := $(PYTEST) -n 2 --dist loadfile
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,16 +26,18 @@ demo: setup ## Train, prove and serve an adapter on this machine, then ask it so
 	$(BIN)/turnout ask incidents "Analyse this error log: nginx: worker_connections: accept4() failed (24: Too many open files)"
 
 test: setup ## Every test but the slow ones, with real training and a real vLLM engine
-	$(PYTEST) -m "not slow and not gpu and not browser"
+	$(PARALLEL) -m "not e2e and not slow and not gpu and not browser"
+	$(PYTEST) -m "e2e and not slow and not gpu and not browser"
 
 test-slow: setup ## Soaks and kills, up to 45 minutes
-	$(PYTEST) -m "slow and not gpu"
+	$(PARALLEL) -m "not e2e and slow and not gpu"
+	$(PYTEST) -m "e2e and slow and not gpu"
 
 check: setup ## Format, lint, types and the quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not e2e and not slow and not gpu and not browser"
+	$(PARALLEL) -m "not e2e and not slow and not gpu and not browser"
 
 lock: setup ## Compile requirements/*.in again
 	bash requirements/compile.sh

@@ -16,7 +16,7 @@ from serving.ports import free_port
 from serving.records import list_engines
 from tests.conftest import Turnout
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 
 STEPS = 12
 SMALL = (

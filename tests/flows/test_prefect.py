@@ -24,7 +24,7 @@ from tests.tasks.learnt import Learner
 from turnout.files import exclusive
 from turnout.paths import Home
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 

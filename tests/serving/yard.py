@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,8 @@ class Yard:
                 wait_until(lambda: self.in_flight(engine.id), "the request is in flight")
                 yield answer
             finally:
-                if engine.alive:
+                # An engine that is being stopped takes no connection, and holds nothing.
+                with suppress(httpx.TransportError):
                     control(engine, holding=False)
 
     def in_flight(self, engine_id: str) -> int:

@@ -27,6 +27,7 @@ _EXAMPLES = {
     "preemption": "turnout bench preemption --set serving.dtype=bfloat16",
     "ladder": "turnout bench ladder --adapter incidents",
     "engines": "turnout bench engines --users 32",
+    "gateway": "turnout bench gateway --users 1,50",
     "memory": "turnout bench memory -c my-preset.yaml",
 }
 

@@ -15,6 +15,7 @@ BENCHES = {
     "preemption": ("preemption", "What happens when the KV cache is too small for the requests"),
     "ladder": ("ladder", "Size, memory, speed and quality of each format of the weights"),
     "engines": ("engines_side_by_side", "transformers, vLLM and llama.cpp side by side"),
+    "gateway": ("gateway", "The gateway's cost: the same load straight to the engine and through it"),
     "memory": ("memory", "The model's memory in each precision, as loaded"),
 }
 """Name → (module, title), in the order in which `turnout bench all` runs them."""

@@ -26,8 +26,10 @@ class Observed:
     notes: tuple[str, ...]
 
 
-def observe(setting: BenchSetting, engine: Engine, model: str, load: Load, every_s: float = 0.5) -> Observed:
-    """Put `load` on `engine`, asking for `model`, and watch the engine meanwhile.
+def observe(
+    setting: BenchSetting, engine: Engine, model: str, load: Load, every_s: float = 0.5, url: str | None = None
+) -> Observed:
+    """Put `load` on `engine`, asking for `model` there or at the `url` before it, and watch the engine meanwhile.
 
     Raises:
         EngineError: no request succeeded.
@@ -35,7 +37,7 @@ def observe(setting: BenchSetting, engine: Engine, model: str, load: Load, every
     setting.load.wait_ready()
     before = read_gauges(engine.url)
     with Sampler(engine, every_s) as sampler:
-        measured = setting.load.measure(engine.url, model, engine.base, load)
+        measured = setting.load.measure(url or engine.url, model, engine.base, load)
     cached = _cached(before, read_gauges(engine.url), load)
     shared = disturbed(sampler.usage(), measured.client_cores, this_machine().cores, load)
     return Observed(measured, sampler, (*measured.warnings(load), *cached, *shared))

@@ -12,6 +12,7 @@ from serving.config import ServingConfig
 from tasks.bases import ensure_parity_base, resolve_base
 from tasks.bench.adapter import find_adapter
 from tasks.bench.engines import Engines
+from tasks.bench.gateway import stop_gateway
 from tasks.bench.load_generator import LoadGenerator
 from tasks.bench.prices import ARTICLES, Prices
 from tasks.bench.setting import BenchSetting
@@ -48,6 +49,7 @@ def bench_session(
         engines = Engines(home, progress)
         try:
             engines.stop_leftovers()
+            stop_gateway(home)
             with LoadGenerator(home.logs / "bench-load.log") as load:
                 yield BenchSetting(
                     home, base, original, serving, data, engines, load, found, quick, users, progress, prices

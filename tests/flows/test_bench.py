@@ -136,6 +136,8 @@ def assert_plausible(figures: dict[str, Any], read: dict[str, Any]) -> None:
     assert figures["preemption"]["scarce cache"]["preemptions"] > 0
     assert figures["preemption"]["ample cache"]["preemptions"] == 0
     assert all(row["failed_percent"] == 0 for name in ("latency", "load", "batching") for row in read[name]["rows"])
+    assert all(row["failed_percent"] == 0 for row in read["gateway"]["rows"])
+    assert {row["users"] for row in read["gateway"]["rows"] if row["configuration"] == "gateway"} == {1, 10, 50}
     assert all(0 < row["ttft_p50_ms"] < 1000 * row["answer_p50_s"] for row in read["latency"]["rows"])
     assert all(row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] for row in read["load"]["rows"])
     ladder = {

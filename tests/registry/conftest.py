@@ -92,8 +92,8 @@ class Registry:
 
 
 SERVERS = [
-    pytest.param("sqlite_server", id="server", marks=(pytest.mark.e2e, pytest.mark.slow)),
-    pytest.param("postgres_server", id="postgres", marks=(pytest.mark.e2e, pytest.mark.slow)),
+    pytest.param("sqlite_server", id="server", marks=pytest.mark.slow),
+    pytest.param("postgres_server", id="postgres", marks=pytest.mark.slow),
 ]
 
 

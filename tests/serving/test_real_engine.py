@@ -29,7 +29,7 @@ from tests.serving.conftest import Workshop
 from tests.serving.material import FILES, MadeAdapter, find_engine
 from turnout.errors import EngineError, LoadRefused, NotFound, ProofFailed
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 T = TypeVar("T")
 
 
@@ -183,7 +183,6 @@ def test_answers_must_end_where_the_engine_stops(workshop: Workshop, evidence: E
     refuse(workshop, "endless-v1", workshop.one, replace(evidence, rows=rows), "template: answers end with the token")
 
 
-@pytest.mark.slow
 def test_an_adapter_without_effect_is_noticed(
     workshop: Workshop, evidence: Evidence, proofless: None, tmp_path: Path
 ) -> None:
@@ -191,7 +190,6 @@ def test_an_adapter_without_effect_is_noticed(
     refuse(workshop, "idle-v1", idle, evidence, "effect: .*differ from the base's by 0.000")
 
 
-@pytest.mark.slow
 def test_another_loss_than_in_training_is_noticed(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     off = replace(evidence, trained_nats=evidence.trained_nats + 0.1)
     refuse(workshop, "parity-v1", workshop.one, off, r"parity: .*limit is 0\.02")
@@ -205,7 +203,6 @@ def test_a_damaged_file_is_noticed(workshop: Workshop, evidence: Evidence, proof
     refuse(workshop, "damaged-v1", replace(workshop.one, folder=folder), evidence, "files: .*has sha256")
 
 
-@pytest.mark.slow
 def test_the_quick_probe_notices_another_adapter(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     proof = put(workshop, "quick-v1", workshop.one, evidence).proof
     assert proof
@@ -249,7 +246,6 @@ def test_no_proof_beside_traffic(workshop: Workshop) -> None:
         busy.join()
 
 
-@pytest.mark.slow
 def test_a_killed_engine_comes_back_with_its_champion(workshop: Workshop, evidence: Evidence, proofless: None) -> None:
     put(workshop, "hero-v1", workshop.one, evidence)
     base = workshop.base

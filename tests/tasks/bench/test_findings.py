@@ -3,11 +3,12 @@
 import psutil
 import pytest
 
-from tasks.bench import batching
+from tasks.bench import batching, gateway
 from tasks.bench.loads import Load
 from tasks.bench.measuring import disturbed
 from tasks.bench.preemption import Shortage
-from tests.tasks.bench.material import batching_result
+from tasks.bench.result import Result
+from tests.tasks.bench.material import SUBJECT, batching_result, load_row
 
 
 def test_the_gain_of_batching_is_told_against_the_goal() -> None:
@@ -23,6 +24,14 @@ def test_a_goal_that_is_missed_is_told() -> None:
         row["requests_per_s"] = 1.0
     assert batching.figures(result)["goal"]["met"] is False
     assert any("not met" in line for line in batching.compared(result.rows))
+
+
+def test_the_gateways_cost_is_told_against_the_engine_alone() -> None:
+    rows = [load_row("direct", 50, 40.0, 900.0), load_row("gateway", 50, 39.0, 920.0)]
+    rows = [{**row, "ttft_p50_ms": ttft, "itl_p50_ms": 1.0} for row, ttft in zip(rows, (20.0, 23.0), strict=True)]
+    found = gateway.figures(Result("gateway", SUBJECT, {}, rows))
+    assert found == {"50 users": {"ratio": 0.975, "added_ttft_p50_ms": 3.0, "failed_percent": 0.0}}
+    assert "0.975" in gateway.compared(rows)[0] and "+3.0 ms" in gateway.compared(rows)[0]
 
 
 def test_a_scarce_cache_starts_more_than_it_can_finish() -> None:

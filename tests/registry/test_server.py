@@ -15,7 +15,7 @@ from tests.registry.material import DATASET
 from tests.registry.processes import in_processes, meet
 from turnout.errors import ArtifactDamaged, NotFound, RegistryUnavailable
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.slow
 
 
 def test_a_version_goes_through_the_server_and_back(remote: Registry, capfd: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,6 @@ def test_an_event_whose_answer_was_lost_is_found_again(
     assert len(log) == 1 + max(times, 2) and {each.id for each in log[1:]} == {event.id}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("server", ["postgres_server"], indirect=True)
 def test_releases_go_on_when_postgresql_is_back(remote: Registry, database: Postgres) -> None:
     remote.register(b"one")

@@ -83,7 +83,6 @@ def test_asking_whether_it_is_reachable_imports_no_mlflow(tmp_path: Path) -> Non
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
-@pytest.mark.e2e
 def test_two_processes_make_one_database_and_say_nothing(tmp_path: Path) -> None:
     code = "import sys, pathlib, registry.store as s, turnout.paths as p; s.connect(p.Home(pathlib.Path(sys.argv[1])))"
     command = [sys.executable, "-c", code, str(tmp_path / "home")]

@@ -118,7 +118,8 @@ def test_what_a_killed_bench_left_is_stopped_by_the_next(turnout: Turnout) -> No
 @pytest.mark.e2e
 @pytest.mark.timeout(3600)
 def test_all_benches_write_one_report(turnout: Turnout, tmp_path: Path) -> None:
-    outcome = turnout("bench", "all", "--quick", "--json", "--out", str(tmp_path), timeout=3000)
+    words = ("bench", "all", "--quick", "--users", "1,16", "--json", "--out", str(tmp_path))
+    outcome = turnout(*words, timeout=3000)
     assert outcome.code == 0, outcome
     result = outcome.json
     assert set(result["results"]) == set(BENCHES) and result["failures"] == {}
@@ -132,12 +133,12 @@ def test_all_benches_write_one_report(turnout: Turnout, tmp_path: Path) -> None:
 
 
 def assert_plausible(figures: dict[str, Any], read: dict[str, Any]) -> None:
-    assert figures["batching"]["50 users"]["ratio"] > 1
+    assert figures["batching"]["16 users"]["ratio"] > 1
     assert figures["preemption"]["scarce cache"]["preemptions"] > 0
     assert figures["preemption"]["ample cache"]["preemptions"] == 0
     assert all(row["failed_percent"] == 0 for name in ("latency", "load", "batching") for row in read[name]["rows"])
     assert all(row["failed_percent"] == 0 for row in read["gateway"]["rows"])
-    assert {row["users"] for row in read["gateway"]["rows"] if row["configuration"] == "gateway"} == {1, 10, 50}
+    assert {row["users"] for row in read["gateway"]["rows"] if row["configuration"] == "gateway"} == {1, 16}
     assert all(0 < row["ttft_p50_ms"] < 1000 * row["answer_p50_s"] for row in read["latency"]["rows"])
     assert all(row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] for row in read["load"]["rows"])
     ladder = {

@@ -74,7 +74,7 @@ def test_nobody_is_asked_without_need(server: PrefectServer, home: Home, release
 @pytest.mark.e2e
 def test_a_whole_run_gets_no_traffic_without_a_person(server: PrefectServer, turnout: Turnout) -> None:
     ports = [f"{setting}.port={free_port('127.0.0.1')}" for setting in ("serving", "serving.gateway")]
-    needs = ["gate.approval=required", *ports]
+    needs = ["gate.approval=required", "train.max_steps=8", *ports]
     args = ("run", "--json", *SHORT, *(word for value in needs for word in ("--set", value)))
     alone = turnout(*args)
     assert alone.code == 0, alone

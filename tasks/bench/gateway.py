@@ -54,6 +54,8 @@ def run(setting: BenchSetting) -> Result:
                     runs.setdefault((way, users), []).append(seen.measured)
                     notes += seen.notes
         settings = loop_settings(setting) | {"rounds": rounds, "workers": setting.serving.gateway.workers}
+    if rounds == 1:
+        notes.append("One round each: engines vary by a tenth from one to the next. Without --quick there are three.")
     rows = [_row(way, users, _median(found)) for (way, users), found in runs.items()]
     return Result("gateway", subject(setting.base), settings, rows, notes + compared(rows))
 
@@ -84,7 +86,7 @@ def compared(rows: list[Row]) -> list[str]:
     """The ratio at each number of users in words, against the goal."""
     return [
         f"At {users} the gateway gives {each['ratio']:.3f} of the engine's own requests a second (goal {GOAL}), and "
-        f"the median first token comes {each['added_ttft_p50_ms']:+.1f} ms later."
+        f"moves the median first token by {each['added_ttft_p50_ms']:+.1f} ms."
         for users, each in _added(rows).items()
     ]
 

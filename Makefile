@@ -10,6 +10,7 @@ INSTALLED := .venv/installed
 PYTEST := $(BIN)/python -m pytest
 # Engines and trainings use every core, and slow each other down many times over: only the other tests run in parallel.
 PARALLEL := $(PYTEST) -n 2 --dist loadfile
+QUICK := $(PARALLEL) -m "not e2e and not slow and not gpu and not browser"
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -26,7 +27,7 @@ demo: setup ## Train, prove and serve an adapter on this machine, then ask it so
 	$(BIN)/turnout ask incidents "Analyse this error log: nginx: worker_connections: accept4() failed (24: Too many open files)"
 
 test: setup ## Every test but the slow ones, with real training and a real vLLM engine
-	$(PARALLEL) -m "not e2e and not slow and not gpu and not browser"
+	$(QUICK)
 	$(PYTEST) -m "e2e and not slow and not gpu and not browser"
 
 test-slow: setup ## Soaks and kills, up to 45 minutes
@@ -37,7 +38,7 @@ check: setup ## Format, lint, types and the quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PARALLEL) -m "not e2e and not slow and not gpu and not browser"
+	$(QUICK)
 
 lock: setup ## Compile requirements/*.in again
 	bash requirements/compile.sh

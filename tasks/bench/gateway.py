@@ -95,7 +95,6 @@ def compared(rows: list[Row]) -> list[str]:
 def gateway_before(setting: BenchSetting, engine: Engine) -> Iterator[str]:
     """The URL of a gateway of its own that has `engine` as its only replica; it ends with the block."""
     home = gateway_home(setting.home)
-    stop_gateway(setting.home)
     config = setting.serving.gateway.model_copy(update={"port": free_port(setting.serving.gateway.host)})
     try:
         write_json(home.routes, to_json(_routes(engine)))

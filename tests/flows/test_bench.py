@@ -149,3 +149,4 @@ def assert_plausible(figures: dict[str, Any], read: dict[str, Any]) -> None:
     steps = {row["configuration"]: row for row in read["ladder"]["rows"]}
     assert steps["llama.cpp f16"]["equal_answers_percent"] == 100
     assert steps["llama.cpp Q4_0"]["loss_nats"] > steps["llama.cpp Q8_0"]["loss_nats"]
+    assert any("the limit of 0.02" in note for note in read["ladder"]["notes"])
